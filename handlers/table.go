@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -10,6 +11,20 @@ import (
 
 // handler answers a decoded request.
 type handler func(h *Handlers, r *protocol.Request, body kmsg.Request) protocol.Response
+
+// row says who answers a key.
+type row struct {
+	key    int16
+	handle handler
+}
+
+// rows is the dispatch table: what isn't here isn't served and isn't advertised. One line a key, by number; the handler
+// stands in the file of that number.
+func rows() []row {
+	return []row{
+		{18, on((*Handlers).apiVersions)},
+	}
+}
 
 // on adapts a handler of one request type to the table.
 func on[R kmsg.Request](f func(*Handlers, *protocol.Request, R) protocol.Response) handler {
@@ -20,4 +35,46 @@ func on[R kmsg.Request](f func(*Handlers, *protocol.Request, R) protocol.Respons
 		}
 		return f(h, r, typed)
 	}
+}
+
+// entry is a served key.
+type entry struct {
+	row
+	min, max int16
+}
+
+// table finds rows by key. It doesn't change once made.
+type table map[int16]entry
+
+func newTable(all []row) (table, error) {
+	t := make(table, len(all))
+	for _, r := range all {
+		if _, twice := t[r.key]; twice {
+			return nil, fmt.Errorf("key %d has two handlers", r.key)
+		}
+		t[r.key] = entry{row: r, max: kmsg.RequestForKey(r.key).MaxVersion()}
+	}
+	return t, nil
+}
+
+// find returns the entry of a key that is served at the version.
+func (t table) find(key, version int16) (entry, error) {
+	e, ok := t[key]
+	if !ok {
+		return entry{}, fmt.Errorf("unknown api key %d", key)
+	}
+	if version < e.min || version > e.max {
+		return entry{}, fmt.Errorf("unsupported version %d of api key %d", version, key)
+	}
+	return e, nil
+}
+
+// sorted lists the entries by key.
+func (t table) sorted() []entry {
+	all := make([]entry, 0, len(t))
+	for _, e := range t {
+		all = append(all, e)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].key < all[j].key })
+	return all
 }

@@ -1,0 +1,134 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/protocol/clock"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// Deps is what the handlers are built on. Everything is needed unless it says otherwise.
+type Deps struct {
+	// NodeID is this broker's id, at least 0. It is the leader of every partition, the controller, and every coordinator.
+	NodeID int32
+	// Rack is the broker's rack; nil if it has none.
+	Rack *string
+	// Meta and Logs outlive the handlers.
+	Meta Meta
+	Logs Logs
+	// Clock tells the time.
+	Clock clock.Clock
+	// Logger is never nil; use zap.NewNop to be quiet.
+	Logger *zap.Logger
+	// Registerer takes the handlers' metrics; nil keeps none.
+	Registerer prometheus.Registerer
+	// Endpoints is the address that clients of a listener are told to connect to. It may be called concurrently. A name that
+	// isn't a listener's has no endpoint.
+	Endpoints func(listener string) (host string, port int32, ok bool)
+	// Lifecycle ends when the broker shuts down.
+	Lifecycle context.Context
+}
+
+// Handlers answers requests. It implements the server's Dispatcher; concurrent calls are allowed.
+type Handlers struct {
+	Deps
+
+	table table
+}
+
+// New makes the handlers. It opens nothing and starts nothing.
+func New(d Deps) (*Handlers, error) {
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("new handlers: %w", err)
+	}
+	h := &Handlers{Deps: d}
+	t, err := newTable(rows())
+	if err != nil {
+		return nil, fmt.Errorf("new handlers: %w", err)
+	}
+	h.table = t
+	return h, nil
+}
+
+// check says which dependency is missing.
+func (d *Deps) check() error {
+	switch {
+	case d.NodeID < 0:
+		return fmt.Errorf("node id %d is negative", d.NodeID)
+	case d.Meta == nil, d.Logs == nil, d.Clock == nil, d.Logger == nil, d.Endpoints == nil, d.Lifecycle == nil:
+		return errors.New("a dependency is missing")
+	}
+	return nil
+}
+
+// Dispatch answers one request. What the request's body holds is gone once it has returned, so handlers that keep any of
+// it (in a response with Later, too) copy it.
+func (h *Handlers) Dispatch(r *protocol.Request) protocol.Response {
+	e, err := h.table.find(r.Header.Key, r.Header.Version)
+	if err != nil {
+		if r.Header.Key == int16(kmsg.ApiVersions) {
+			return h.apiVersionsUnsupported(r)
+		}
+		return protocol.Response{Close: true, Reason: err}
+	}
+	body, err := decode(r)
+	if err != nil {
+		return protocol.Response{Close: true, Reason: err}
+	}
+	if r.Decoded != nil {
+		r.Decoded()
+	}
+	return e.handle(h, r, body)
+}
+
+// Disconnected forgets what belongs to a connection that has ended.
+func (h *Handlers) Disconnected(*protocol.Conn) {}
+
+// decode reads the body at the header's version.
+func decode(r *protocol.Request) (kmsg.Request, error) {
+	body := kmsg.RequestForKey(r.Header.Key)
+	body.SetVersion(r.Header.Version)
+	if err := body.ReadFrom(r.Body); err != nil {
+		return nil, fmt.Errorf("decode key %d version %d: %w", r.Header.Key, r.Header.Version, err)
+	}
+	return body, nil
+}
+
+// topicByName finds a topic; nil if there is none. Internal topics are found too.
+func (h *Handlers) topicByName(name string) *meta.Topic { return h.Meta.Topics().Named(name) }
+
+// topicByID finds a topic; nil if there is none. Internal topics are found too.
+func (h *Handlers) topicByID(id storage.TopicID) *meta.Topic { return h.Meta.Topics().WithID(id) }
+
+// log finds the log of a topic's partition. Errors: errUnknownPartition, storage.ErrClosed.
+func (h *Handlers) log(t *meta.Topic, partition int32) (Log, error) {
+	if partition < 0 || partition >= t.Partitions {
+		return nil, errUnknownPartition
+	}
+	return h.Logs.Get(t.ID, partition)
+}
+
+// reply frames an answer.
+func reply(r *protocol.Request, body kmsg.Response) protocol.Response {
+	frame := make([]byte, 8, 256)
+	if body.IsFlexible() && body.Key() != int16(kmsg.ApiVersions) {
+		frame = append(frame, 0)
+	}
+	frame = body.AppendTo(frame)
+	putInt32(frame, int32(len(frame)-4))
+	putInt32(frame[4:], r.Header.CorrelationID)
+	return protocol.Response{Frame: frame}
+}
+
+func putInt32(b []byte, v int32) {
+	_ = b[3]
+	b[0], b[1], b[2], b[3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
+}
