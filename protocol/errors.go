@@ -138,4 +138,4 @@ const (
 )
 
 // Error makes a code usable as a Go error; success is never returned as one.
-func (e ErrorCode) Error() string { return fmt.Sprintf("kafka error code %d", int16(e)) }
+func (e ErrorCode) Error() string { return fmt.Sprintf("%s (%d)", e.String(), int16(e)) }

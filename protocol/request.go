@@ -87,6 +87,19 @@ type Response struct {
 	ErrorCode ErrorCode
 }
 
+// AddRelease makes Release call f as well, after what it did before.
+func (r *Response) AddRelease(f func()) {
+	before := r.Release
+	if before == nil {
+		r.Release = f
+		return
+	}
+	r.Release = func() {
+		before()
+		f()
+	}
+}
+
 // Part is one piece of an answer: bytes, or a range of a file.
 type Part struct {
 	Bytes []byte
