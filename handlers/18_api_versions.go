@@ -6,35 +6,65 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// ApiVersions 0-5. Only what works is advertised: keys come from the dispatch table. Finalized features that this broker
-// doesn't serve are left out.
+// ApiVersions 0-5. Unlike Kafka, only what is served is listed: the keys of the dispatch table, and the features in
+// features.go.
+
+// apiVersions lists what this broker serves.
 func (h *Handlers) apiVersions(r *protocol.Request, q *kmsg.ApiVersionsRequest) protocol.Response {
 	a := kmsg.NewPtrApiVersionsResponse()
 	a.Version = q.Version
-	if q.Version >= 3 && (!isSoftware(q.ClientSoftwareName) || !isSoftware(q.ClientSoftwareVersion)) {
-		a.ErrorCode = int16(protocol.InvalidRequest)
-		return reply(r, a)
+	if code := h.checkApiVersions(q); code != protocol.None {
+		a.ErrorCode = int16(code)
+		return replyCode(r, a, code)
 	}
-	for _, e := range h.table.sorted() {
-		k := kmsg.NewApiVersionsResponseApiKey()
-		k.ApiKey, k.MinVersion, k.MaxVersion = e.key, e.min, e.max
-		a.ApiKeys = append(a.ApiKeys, k)
+	if q.Version >= 3 && r.Conn != nil {
+		r.Conn.SetSoftware(protocol.Software{Name: q.ClientSoftwareName, Version: q.ClientSoftwareVersion})
+	}
+	for _, e := range h.table.served() {
+		a.ApiKeys = append(a.ApiKeys, apiVersionsKey(e))
+	}
+	if q.Version >= 3 {
+		a.FinalizedFeaturesEpoch = featuresEpoch
+		a.FinalizedFeatures = finalizedFeatures()
+		a.SupportedFeatures = supportedFeatures(q.Version)
 	}
 	return reply(r, a)
+}
+
+// checkApiVersions checks what the client says of itself (KIP-511), and which cluster and node it means to reach
+// (KIP-1242).
+func (h *Handlers) checkApiVersions(q *kmsg.ApiVersionsRequest) protocol.ErrorCode {
+	if q.Version >= 3 && (!isSoftware(q.ClientSoftwareName) || !isSoftware(q.ClientSoftwareVersion)) {
+		return protocol.InvalidRequest
+	}
+	if q.Version < 5 {
+		return protocol.None
+	}
+	switch {
+	case (q.ClusterID == nil) != (q.NodeID == -1):
+		return protocol.InvalidRequest
+	case q.ClusterID != nil && (*q.ClusterID != h.Meta.ClusterID() || q.NodeID != h.NodeID):
+		return protocol.RebootstrapRequired
+	}
+	return protocol.None
 }
 
 // apiVersionsUnsupported answers a version that isn't known in the oldest form, which every client can read (KIP-511).
 func (h *Handlers) apiVersionsUnsupported(r *protocol.Request) protocol.Response {
 	a := kmsg.NewPtrApiVersionsResponse()
 	a.ErrorCode = int16(protocol.UnsupportedVersion)
-	e := h.table[int16(kmsg.ApiVersions)]
-	k := kmsg.NewApiVersionsResponseApiKey()
-	k.ApiKey, k.MinVersion, k.MaxVersion = e.key, e.min, e.max
-	a.ApiKeys = append(a.ApiKeys, k)
-	return reply(r, a)
+	a.ApiKeys = append(a.ApiKeys, apiVersionsKey(h.table[protocol.KeyApiVersions]))
+	return replyCode(r, a, protocol.UnsupportedVersion)
 }
 
-// isSoftware says whether a client's software name or version has the form that KIP-511 demands.
+func apiVersionsKey(e entry) kmsg.ApiVersionsResponseApiKey {
+	k := kmsg.NewApiVersionsResponseApiKey()
+	k.ApiKey, k.MinVersion, k.MaxVersion = e.Key, e.Min, e.Max
+	return k
+}
+
+// isSoftware says whether a client's software name or version has the form that KIP-511 demands: letters, digits, and
+// between them '-' and '.'.
 func isSoftware(s string) bool {
 	for i := range len(s) {
 		c := s[i]

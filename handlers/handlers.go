@@ -74,7 +74,7 @@ func (d *Deps) check() error {
 func (h *Handlers) Dispatch(r *protocol.Request) protocol.Response {
 	e, err := h.table.find(r.Header.Key, r.Header.Version)
 	if err != nil {
-		if r.Header.Key == int16(kmsg.ApiVersions) {
+		if r.Header.Key == protocol.KeyApiVersions {
 			return h.apiVersionsUnsupported(r)
 		}
 		return protocol.Response{Close: true, Reason: err}
@@ -96,8 +96,8 @@ func (h *Handlers) Disconnected(*protocol.Conn) {}
 func decode(r *protocol.Request) (kmsg.Request, error) {
 	body := kmsg.RequestForKey(r.Header.Key)
 	body.SetVersion(r.Header.Version)
-	if err := body.ReadFrom(r.Body); err != nil {
-		return nil, fmt.Errorf("decode key %d version %d: %w", r.Header.Key, r.Header.Version, err)
+	if err := protocol.DecodeBody(body, r.Body); err != nil {
+		return nil, err
 	}
 	return body, nil
 }
@@ -118,17 +118,19 @@ func (h *Handlers) log(t *meta.Topic, partition int32) (Log, error) {
 
 // reply frames an answer.
 func reply(r *protocol.Request, body kmsg.Response) protocol.Response {
-	frame := make([]byte, 8, 256)
-	if body.IsFlexible() && body.Key() != int16(kmsg.ApiVersions) {
-		frame = append(frame, 0)
-	}
-	frame = body.AppendTo(frame)
-	putInt32(frame, int32(len(frame)-4))
-	putInt32(frame[4:], r.Header.CorrelationID)
-	return protocol.Response{Frame: frame}
+	return protocol.EncodeResponse(r, body)
 }
 
-func putInt32(b []byte, v int32) {
-	_ = b[3]
-	b[0], b[1], b[2], b[3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
+// replyCode frames an answer whose first error is code.
+func replyCode(r *protocol.Request, body kmsg.Response, code protocol.ErrorCode) protocol.Response {
+	answer := protocol.EncodeResponse(r, body)
+	answer.ErrorCode = code
+	return answer
+}
+
+// later answers on another goroutine, for handlers that block. What body returns must not need the request's frame any
+// more, so the caller copies before it calls later.
+func later(r *protocol.Request, body func(context.Context) kmsg.Response) protocol.Response {
+	kept := &protocol.Request{Header: r.Header, Conn: r.Conn, Received: r.Received}
+	return protocol.Response{Later: func(ctx context.Context) protocol.Response { return reply(kept, body(ctx)) }}
 }

@@ -22,7 +22,7 @@ type row struct {
 // stands in the file of that number.
 func rows() []row {
 	return []row{
-		{18, on((*Handlers).apiVersions)},
+		{protocol.KeyApiVersions, on((*Handlers).apiVersions)},
 	}
 }
 
@@ -39,8 +39,8 @@ func on[R kmsg.Request](f func(*Handlers, *protocol.Request, R) protocol.Respons
 
 // entry is a served key.
 type entry struct {
-	row
-	min, max int16
+	protocol.API
+	handle handler
 }
 
 // table finds rows by key. It doesn't change once made.
@@ -49,10 +49,11 @@ type table map[int16]entry
 func newTable(all []row) (table, error) {
 	t := make(table, len(all))
 	for _, r := range all {
-		if _, twice := t[r.key]; twice {
-			return nil, fmt.Errorf("key %d has two handlers", r.key)
+		api, known := protocol.Lookup(r.key)
+		if _, twice := t[r.key]; twice || !known {
+			return nil, fmt.Errorf("api key %d isn't known or has two handlers", r.key)
 		}
-		t[r.key] = entry{row: r, max: kmsg.RequestForKey(r.key).MaxVersion()}
+		t[r.key] = entry{API: api, handle: r.handle}
 	}
 	return t, nil
 }
@@ -63,18 +64,18 @@ func (t table) find(key, version int16) (entry, error) {
 	if !ok {
 		return entry{}, fmt.Errorf("unknown api key %d", key)
 	}
-	if version < e.min || version > e.max {
-		return entry{}, fmt.Errorf("unsupported version %d of api key %d", version, key)
+	if !e.Accepts(version) {
+		return entry{}, fmt.Errorf("unsupported version %d of %s", version, e.Name)
 	}
 	return e, nil
 }
 
-// sorted lists the entries by key.
-func (t table) sorted() []entry {
+// served lists the entries by key.
+func (t table) served() []entry {
 	all := make([]entry, 0, len(t))
 	for _, e := range t {
 		all = append(all, e)
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].key < all[j].key })
+	sort.Slice(all, func(i, j int) bool { return all[i].Key < all[j].Key })
 	return all
 }
