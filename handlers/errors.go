@@ -12,6 +12,40 @@ import (
 // errUnknownPartition is returned when a topic has no partition of that number.
 var errUnknownPartition = errors.New("no such partition")
 
+// wireError is an error with a text for the client, or with an empty one where Kafka gives none.
+type wireError struct {
+	code protocol.ErrorCode
+	text string
+}
+
+// Error is the text, or the code's name.
+func (e *wireError) Error() string {
+	if e.text == "" {
+		return e.code.String()
+	}
+	return e.text
+}
+
+// Unwrap is the code.
+func (e *wireError) Unwrap() error { return e.code }
+
+// textOf is what a client is told beside the code: the text of an error that was made for it, else the code's name, since
+// errors of the disk name paths; nil for no error.
+func textOf(err error) *string {
+	if err == nil {
+		return nil
+	}
+	var wire *wireError
+	if errors.As(err, &wire) {
+		if wire.text == "" {
+			return nil
+		}
+		return &wire.text
+	}
+	text := codeOf(err).String()
+	return &text
+}
+
 // codeOf is the wire code of an internal error: the only place where one becomes the other. Errors that are codes already
 // stay what they are; what isn't known is UnknownServerError.
 func codeOf(err error) protocol.ErrorCode {
@@ -36,9 +70,10 @@ type errorCode struct {
 	code protocol.ErrorCode
 }
 
-func errorCodes() [18]errorCode {
+func errorCodes() [19]errorCode {
 	return [...]errorCode{
 		{errUnknownPartition, protocol.UnknownTopicOrPartition},
+		{errInternalTopic, protocol.InvalidTopicException},
 		{storage.ErrOffsetOutOfRange, protocol.OffsetOutOfRange},
 		{storage.ErrOutOfOrderSequence, protocol.OutOfOrderSequenceNumber},
 		{storage.ErrProducerEpoch, protocol.InvalidProducerEpoch},

@@ -41,7 +41,9 @@ type Deps struct {
 type Handlers struct {
 	Deps
 
-	table table
+	table     table
+	internal  internalTopics
+	lifecycle topicLifecycle
 }
 
 // New makes the handlers. It opens nothing and starts nothing.
@@ -50,6 +52,7 @@ func New(d Deps) (*Handlers, error) {
 		return nil, fmt.Errorf("new handlers: %w", err)
 	}
 	h := &Handlers{Deps: d}
+	h.internal = newInternalTopics(d.Meta.ClusterID(), 50, 50)
 	t, err := newTable(rows())
 	if err != nil {
 		return nil, fmt.Errorf("new handlers: %w", err)
@@ -103,15 +106,28 @@ func decode(r *protocol.Request) (kmsg.Request, error) {
 }
 
 // topicByName finds a topic; nil if there is none. Internal topics are found too.
-func (h *Handlers) topicByName(name string) *meta.Topic { return h.Meta.Topics().Named(name) }
+func (h *Handlers) topicByName(name string) *meta.Topic {
+	if t := h.internal.named(name); t != nil {
+		return t
+	}
+	return h.Meta.Topics().Named(name)
+}
 
 // topicByID finds a topic; nil if there is none. Internal topics are found too.
-func (h *Handlers) topicByID(id storage.TopicID) *meta.Topic { return h.Meta.Topics().WithID(id) }
+func (h *Handlers) topicByID(id storage.TopicID) *meta.Topic {
+	if t := h.Meta.Topics().WithID(id); t != nil {
+		return t
+	}
+	return h.internal.withID(id)
+}
 
 // log finds the log of a topic's partition. Errors: errUnknownPartition, storage.ErrClosed.
 func (h *Handlers) log(t *meta.Topic, partition int32) (Log, error) {
 	if partition < 0 || partition >= t.Partitions {
 		return nil, errUnknownPartition
+	}
+	if h.internal.has(t) {
+		return emptyLog{}, nil
 	}
 	return h.Logs.Get(t.ID, partition)
 }

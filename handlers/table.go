@@ -22,7 +22,12 @@ type row struct {
 // stands in the file of that number.
 func rows() []row {
 	return []row{
+		{protocol.KeyMetadata, on((*Handlers).metadata)},
+		{protocol.KeyFindCoordinator, on((*Handlers).findCoordinator)},
 		{protocol.KeyApiVersions, on((*Handlers).apiVersions)},
+		{protocol.KeyCreateTopics, on((*Handlers).createTopics)},
+		{protocol.KeyDeleteTopics, on((*Handlers).deleteTopics)},
+		{protocol.KeyCreatePartitions, on((*Handlers).createPartitions)},
 	}
 }
 

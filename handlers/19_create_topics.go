@@ -1,0 +1,174 @@
+package handlers
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// CreateTopics 2-7. Topics are made one after the other, each durable before the next; the timeout isn't looked at, since
+// nothing is waited for but the disk.
+
+// createTopics makes topics, each with an error of its own.
+func (h *Handlers) createTopics(r *protocol.Request, q *kmsg.CreateTopicsRequest) protocol.Response {
+	a := kmsg.NewPtrCreateTopicsResponse()
+	a.Version = q.Version
+	all := checkNewPartitions(q, h.defaultPartitions())
+	count := countNames(q.Topics)
+	for i := range q.Topics {
+		t := &q.Topics[i]
+		switch n := count[t.Topic]; {
+		case n == 0: // answered already
+		case n > 1:
+			count[t.Topic] = 0
+			a.Topics = append(a.Topics, createTopicError(t.Topic, errDuplicateTopic))
+		case all != nil:
+			a.Topics = append(a.Topics, createTopicError(t.Topic, all))
+		default:
+			a.Topics = append(a.Topics, h.createRequested(t, q.ValidateOnly))
+		}
+	}
+	return reply(r, a)
+}
+
+func countNames(topics []kmsg.CreateTopicsRequestTopic) map[string]int {
+	count := make(map[string]int, len(topics))
+	for i := range topics {
+		count[topics[i].Topic]++
+	}
+	return count
+}
+
+// checkNewPartitions bounds what one request may make.
+func checkNewPartitions(q *kmsg.CreateTopicsRequest, byDefault int32) error {
+	total := int64(0)
+	for i := range q.Topics {
+		switch t := &q.Topics[i]; {
+		case len(t.ReplicaAssignment) > 0:
+			total += int64(len(t.ReplicaAssignment))
+		case t.NumPartitions == -1:
+			total += int64(byDefault)
+		case t.NumPartitions > 0:
+			total += int64(t.NumPartitions)
+		}
+	}
+	if total > maxNewPartitions {
+		return &wireError{protocol.PolicyViolation, "Excessively large number of partitions per request."}
+	}
+	return nil
+}
+
+// createRequested makes one topic, or only says whether it could be made.
+func (h *Handlers) createRequested(t *kmsg.CreateTopicsRequestTopic, validateOnly bool) kmsg.CreateTopicsResponseTopic {
+	if err := h.checkNewTopicName(t.Topic); err != nil {
+		return createTopicError(t.Topic, err)
+	}
+	configs, err := h.newTopicConfigs(t.Configs)
+	if err != nil {
+		return createTopicError(t.Topic, err)
+	}
+	partitions, err := h.newTopicPartitions(t)
+	if err != nil {
+		return createTopicError(t.Topic, err)
+	}
+	made := &meta.Topic{Name: t.Topic, Partitions: partitions, Configs: configs}
+	if validateOnly {
+		made.ID = newTopicID()
+	} else if made, err = h.createTopic(t.Topic, partitions, configs); err != nil {
+		return createTopicError(t.Topic, err)
+	}
+	a := kmsg.NewCreateTopicsResponseTopic()
+	a.Topic, a.TopicID, a.NumPartitions, a.ReplicationFactor = made.Name, made.ID, made.Partitions, 1
+	a.Configs = h.createdTopicConfigs(made)
+	return a
+}
+
+// newTopicID makes a random id, of version 4 as Kafka's are.
+func newTopicID() (id storage.TopicID) {
+	_, _ = rand.Read(id[:]) // it never fails
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+func createTopicError(name string, err error) kmsg.CreateTopicsResponseTopic {
+	a := kmsg.NewCreateTopicsResponseTopic()
+	a.Topic, a.ErrorCode, a.ErrorMessage = validUTF8(name), int16(codeOf(err)), textOf(err)
+	a.NumPartitions, a.ReplicationFactor = -1, -1
+	a.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
+	return a
+}
+
+// newTopicPartitions is how many partitions a topic gets.
+func (h *Handlers) newTopicPartitions(t *kmsg.CreateTopicsRequestTopic) (int32, error) {
+	if len(t.ReplicaAssignment) > 0 {
+		return h.assignedPartitions(t)
+	}
+	switch {
+	case t.ReplicationFactor == 0 || t.ReplicationFactor < -1:
+		return 0, &wireError{
+			protocol.InvalidReplicationFactor,
+			"Replication factor must be larger than 0, or -1 to use the default value.",
+		}
+	case t.NumPartitions == 0 || t.NumPartitions < -1:
+		return 0, &wireError{protocol.InvalidPartitions, "Number of partitions was set to an invalid non-positive value."}
+	case t.ReplicationFactor > 1:
+		return 0, &wireError{protocol.InvalidReplicationFactor, fmt.Sprintf("Unable to replicate the partition %d time(s): "+
+			"The target replication factor of %d cannot be reached because only 1 broker(s) are registered.",
+			t.ReplicationFactor, t.ReplicationFactor)}
+	case t.NumPartitions == -1:
+		return h.defaultPartitions(), nil
+	}
+	return t.NumPartitions, nil
+}
+
+// assignedPartitions is the number of partitions of an explicit assignment, which can only name this broker.
+func (h *Handlers) assignedPartitions(t *kmsg.CreateTopicsRequestTopic) (int32, error) {
+	const specified = "A manual partition assignment was specified, but "
+	if t.ReplicationFactor != -1 {
+		return 0, &wireError{protocol.InvalidRequest, specified + "replication factor was not set to -1."}
+	}
+	if t.NumPartitions != -1 {
+		return 0, &wireError{protocol.InvalidRequest, specified + "numPartitions was not set to -1."}
+	}
+	seen := make(map[int32]struct{}, len(t.ReplicaAssignment))
+	for _, p := range t.ReplicaAssignment {
+		if _, twice := seen[p.Partition]; twice {
+			return 0, &wireError{protocol.InvalidReplicaAssignment, fmt.Sprintf(
+				"Found multiple manual partition assignments for partition %d", p.Partition)}
+		}
+		seen[p.Partition] = struct{}{}
+		if err := h.checkReplicas(p.Replicas); err != nil {
+			return 0, err
+		}
+	}
+	for i := range int32(len(seen)) {
+		if _, ok := seen[i]; !ok {
+			return 0, &wireError{protocol.InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"}
+		}
+	}
+	return int32(len(seen)), nil
+}
+
+// newTopicConfigs checks a new topic's settings. Of a key that is given twice the last counts.
+func (h *Handlers) newTopicConfigs(given []kmsg.CreateTopicsRequestTopicConfig) (map[string]string, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	configs := make(map[string]string, len(given))
+	for _, c := range given {
+		if c.Value == nil {
+			return nil, &wireError{protocol.InvalidConfig, "Null value not supported for topic configs: " + c.Name}
+		}
+		configs[c.Name] = *c.Value
+	}
+	if err := h.checkTopicConfigs(configs); err != nil {
+		return nil, err
+	}
+	return configs, nil
+}
