@@ -1,0 +1,544 @@
+package handlers
+
+import (
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// Fetch, versions 4 to 18.
+//
+// A request is read at once. If that yields fewer than min_bytes and no error, it is parked with a waiter on each of its
+// logs and read again when enough has come, when max_wait_ms is over, when the peer goes away or when the broker stops.
+// Whether enough has come is found out by asking only the logs that have moved.
+//
+// Kept apart from Kafka: partitions are answered in the order of the request or session; Kafka puts those that don't exist
+// last. ReplicaState (version 15) is taken as the replica id of older versions.
+
+const (
+	// inlineFetchBytes is up to what size a range of records is copied into the frame: below it, reading the bytes is
+	// cheaper than the system calls of a part of its own.
+	inlineFetchBytes = 16 << 10
+	// inlineFetchTotal bounds what is copied into one frame.
+	inlineFetchTotal = 1 << 20
+)
+
+// fetchPartition is one partition as a Fetch asks for it.
+type fetchPartition struct {
+	topic            string          // below version 13
+	id               storage.TopicID // from version 13
+	known            string          // from version 13, the topic's name once the id has been found
+	partition        int32
+	offset           int64
+	maxBytes         int32
+	currentEpoch     int32 // -1: not to be checked
+	lastFetchedEpoch int32 // -1: not to be checked
+}
+
+func (p *fetchPartition) key() partitionKey {
+	return partitionKey{topic: p.topic, id: p.id, partition: p.partition}
+}
+
+// fetchQuery is a request in a form that outlives it.
+type fetchQuery struct {
+	version      int16
+	usesIDs      bool
+	sessionID    int32
+	sessionEpoch int32
+	parts        []fetchPartition
+	forgotten    []partitionKey
+
+	follower  bool
+	isolation storage.Isolation
+	maxWait   time.Duration
+	minBytes  int64
+	maxBytes  int64
+}
+
+// fetchResult is what is answered for one partition.
+type fetchResult struct {
+	part        fetchPartition
+	log         Log // nil if the partition doesn't exist
+	code        protocol.ErrorCode
+	offsets     storage.Offsets
+	records     storage.Records // nil if none
+	aborted     []storage.AbortedTransaction
+	diverging   storage.EpochEnd
+	leaderEpoch int32 // of a fenced client's partition, else -1
+
+	inline   bool // the records lie in the fetch's buffer, from start to end
+	from, to int
+}
+
+// size is the length of the records in bytes.
+func (r *fetchResult) size() int64 {
+	if r.records == nil {
+		return 0
+	}
+	return r.records.Size()
+}
+
+func (r *fetchResult) release() {
+	if r.records != nil {
+		r.records.Release()
+		r.records = nil
+	}
+}
+
+// fail turns the result into an error.
+func (r *fetchResult) fail(code protocol.ErrorCode) {
+	r.release()
+	r.code = code
+	r.offsets = storage.Offsets{Start: -1, End: -1, HighWatermark: -1, LastStable: -1}
+	r.aborted = nil
+}
+
+// fetch is a Fetch under way.
+type fetch struct {
+	h       *Handlers
+	request protocol.Request
+	query   fetchQuery
+	session fetchContext
+	parts   []fetchPartition
+	results []fetchResult
+	started time.Time
+}
+
+func (h *Handlers) fetch(r *protocol.Request, req *kmsg.FetchRequest) protocol.Response {
+	isolation, ok := isolationOf(req.IsolationLevel)
+	if !ok {
+		return h.fetchFailed(r, req, protocol.UnknownServerError)
+	}
+	q := h.fetchQuery(req, isolation)
+	session, parts, code := h.data.sessions.open(q)
+	if code != protocol.None {
+		return h.fetchRefused(r, req.Version, noSession, code)
+	}
+	f := &fetch{
+		h:       h,
+		request: protocol.Request{Header: r.Header, Conn: r.Conn},
+		query:   q,
+		session: session,
+		parts:   parts,
+		started: h.Clock.Now(),
+	}
+	f.read()
+	if f.query.maxWait <= 0 || f.complete() {
+		return f.respond()
+	}
+	return protocol.Response{Later: f.park().wait}
+}
+
+// fetchQuery copies what is needed of a request.
+func (h *Handlers) fetchQuery(req *kmsg.FetchRequest, isolation storage.Isolation) fetchQuery {
+	maxBytes := min(int64(req.MaxBytes), h.fetchMaxBytes())
+	return fetchQuery{
+		version:      req.Version,
+		usesIDs:      req.Version >= 13,
+		sessionID:    req.SessionID,
+		sessionEpoch: req.SessionEpoch,
+		parts:        fetchParts(req),
+		forgotten:    forgottenParts(req),
+		follower:     req.ReplicaID >= 0 || (req.Version >= 15 && req.ReplicaState.ID >= 0),
+		isolation:    isolation,
+		maxWait:      time.Duration(req.MaxWaitMillis) * time.Millisecond,
+		minBytes:     min(int64(req.MinBytes), maxBytes),
+		maxBytes:     maxBytes,
+	}
+}
+
+func fetchParts(req *kmsg.FetchRequest) []fetchPartition {
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	all := make([]fetchPartition, 0, n)
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		name := strings.Clone(t.Topic)
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			all = append(all, fetchPartition{
+				topic:            name,
+				id:               t.TopicID,
+				partition:        p.Partition,
+				offset:           p.FetchOffset,
+				maxBytes:         p.PartitionMaxBytes,
+				currentEpoch:     p.CurrentLeaderEpoch,
+				lastFetchedEpoch: p.LastFetchedEpoch,
+			})
+		}
+	}
+	return all
+}
+
+func forgottenParts(req *kmsg.FetchRequest) []partitionKey {
+	var all []partitionKey
+	for i := range req.ForgottenTopics {
+		t := &req.ForgottenTopics[i]
+		for _, p := range t.Partitions {
+			all = append(all, partitionKey{topic: t.Topic, id: t.TopicID, partition: p})
+		}
+	}
+	return all
+}
+
+// read reads all partitions anew, within the limits: until one has yielded records its first batch comes whole, whatever
+// its size.
+func (f *fetch) read() {
+	if f.results == nil {
+		f.results = make([]fetchResult, 0, len(f.parts))
+	}
+	f.results = f.results[:0]
+	finder := topicFinder{h: f.h, usesIDs: f.query.usesIDs}
+	limit, whole := f.query.maxBytes, true
+	for i := range f.parts {
+		r := f.readPartition(&finder, &f.parts[i], limit, whole)
+		size := r.size()
+		whole = whole && size == 0
+		limit = max(0, limit-size)
+		f.results = append(f.results, r)
+	}
+}
+
+// readPartition reads one partition; whole says that its first batch may exceed the limit.
+func (f *fetch) readPartition(finder *topicFinder, p *fetchPartition, limit int64, whole bool) fetchResult {
+	topic, code := finder.find(p)
+	r := fetchResult{part: *p, diverging: storage.EpochEnd{Epoch: -1, EndOffset: -1}, leaderEpoch: -1}
+	if code != protocol.None {
+		r.fail(code)
+		r.aborted = []storage.AbortedTransaction{}
+		return r
+	}
+	log, err := f.h.log(topic, p.partition)
+	if err != nil {
+		r.fail(codeOf(err))
+		r.aborted = []storage.AbortedTransaction{}
+		return r
+	}
+	r.log = log
+	f.readLog(&r, limit, whole)
+	return r
+}
+
+// readLog reads from the log that was found.
+func (f *fetch) readLog(r *fetchResult, limit int64, whole bool) {
+	log := r.log
+	if code := checkEpoch(log, r.part.currentEpoch); code != protocol.None {
+		r.fail(code)
+		if code == protocol.FencedLeaderEpoch {
+			r.leaderEpoch = log.LeaderEpoch()
+		}
+		return
+	}
+	if f.query.follower {
+		r.fail(protocol.NotLeaderOrFollower)
+		return
+	}
+	diverges, err := divergence(log, &r.part)
+	if err != nil {
+		r.fail(codeOf(err))
+		return
+	}
+	limit = min(limit, int64(r.part.maxBytes))
+	if limit < 0 {
+		r.fail(protocol.UnknownServerError)
+		return
+	}
+	if diverges.Epoch >= 0 {
+		r.diverging, r.offsets = diverges, log.Offsets()
+		return
+	}
+	found, err := readWithin(log, r.part.offset, limit, whole, f.query.isolation)
+	if err != nil {
+		r.fail(codeOf(err))
+		return
+	}
+	r.offsets, r.records, r.aborted = found.Offsets, found.Records, found.Aborted
+	if f.query.isolation == storage.ReadCommitted && r.aborted == nil {
+		r.aborted = []storage.AbortedTransaction{}
+	}
+}
+
+// readWithin reads up to limit bytes. A first batch that exceeds it comes all the same if whole is set, else nothing does,
+// as consumers couldn't use part of it.
+func readWithin(log Log, offset, limit int64, whole bool, i storage.Isolation) (storage.ReadResult, error) {
+	o := storage.ReadOptions{Isolation: i, MaxBytes: limit, WholeFirst: limit > 0}
+	if whole {
+		o.MaxBytes, o.WholeFirst = max(1, limit), true
+	}
+	found, err := log.Read(offset, o)
+	if err != nil {
+		return found, err
+	}
+	if found.Records != nil && !whole && found.Records.Size() > limit {
+		found.Records.Release()
+		found.Records, found.Aborted = nil, nil
+	}
+	return found, nil
+}
+
+// divergence finds out whether the log continues what the client has fetched last (KIP-595): if it doesn't, the result says
+// where to go back to, else its epoch is -1.
+func divergence(log Log, p *fetchPartition) (storage.EpochEnd, error) {
+	none := storage.EpochEnd{Epoch: -1, EndOffset: -1}
+	if p.lastFetchedEpoch < 0 {
+		return none, nil
+	}
+	end := epochEnd(log, p.lastFetchedEpoch)
+	if end.Epoch < 0 || end.EndOffset < 0 || p.offset < log.Offsets().Start {
+		return none, storage.ErrOffsetOutOfRange
+	}
+	if end.Epoch < p.lastFetchedEpoch || end.EndOffset < p.offset {
+		return end, nil
+	}
+	return none, nil
+}
+
+// complete says that the answer needn't wait: nothing is there to wait for, enough has been read, or something must be told.
+func (f *fetch) complete() bool {
+	var size int64
+	waiting := false
+	for i := range f.results {
+		r := &f.results[i]
+		size += r.size()
+		if r.log == nil {
+			continue // that alone doesn't end a wait
+		}
+		waiting = true
+		if r.code != protocol.None || r.diverging.Epoch >= 0 {
+			return true
+		}
+	}
+	return !waiting || size >= f.query.minBytes
+}
+
+// respond answers with what was read.
+func (f *fetch) respond() protocol.Response {
+	results, session, code := f.session.close(f.results)
+	if code != protocol.None {
+		releaseAll(results)
+		return f.h.fetchRefused(&f.request, f.query.version, session, code)
+	}
+	scratch := f.inline(results)
+	body := kmsg.NewPtrFetchResponse()
+	body.Version, body.SessionID = f.query.version, session
+	f.fill(body, results)
+	next := 0
+	response := protocol.EncodeFetch(&f.request, body, func(int, int) protocol.FetchRecords {
+		r := &results[next]
+		next++
+		switch {
+		case r.inline:
+			return protocol.FetchRecords{Bytes: (*scratch)[r.from:r.to]}
+		case r.records != nil:
+			return protocol.FetchRecords{File: r.records}
+		default:
+			return protocol.FetchRecords{}
+		}
+	})
+	f.h.data.putScratch(scratch)
+	response.ErrorCode = firstCode(results)
+	if holdsRecords(results) {
+		response.AddRelease(func() { releaseAll(results) })
+	}
+	return response
+}
+
+// inline reads small ranges into a buffer and releases them.
+func (f *fetch) inline(results []fetchResult) *[]byte {
+	scratch := f.h.data.getScratch()
+	for i := range results {
+		r := &results[i]
+		size := r.size()
+		if size == 0 || size > inlineFetchBytes || int64(len(*scratch))+size > inlineFetchTotal {
+			continue
+		}
+		from := len(*scratch)
+		b, err := r.records.AppendTo(*scratch)
+		if err != nil || int64(len(b)-from) != size {
+			f.h.Logger.Warn("read records for fetch", zap.String("topic", r.part.topic), zap.Stringer("topicID", r.part.id),
+				zap.Int32("partition", r.part.partition), zap.Error(err))
+			r.fail(protocol.KafkaStorageError)
+			continue
+		}
+		*scratch = b
+		r.inline, r.from, r.to = true, from, len(b)
+		r.release()
+	}
+	return scratch
+}
+
+// fill sets the answer's topics from the results, those of one topic that follow each other together.
+func (f *fetch) fill(body *kmsg.FetchResponse, results []fetchResult) {
+	for i := 0; i < len(results); {
+		p := &results[i].part
+		end := i + 1
+		for end < len(results) && results[end].part.topic == p.topic && results[end].part.id == p.id {
+			end++
+		}
+		t := kmsg.NewFetchResponseTopic()
+		t.Topic, t.TopicID = p.topic, p.id
+		t.Partitions = make([]kmsg.FetchResponseTopicPartition, end-i)
+		for j := range t.Partitions {
+			results[i+j].fill(&t.Partitions[j])
+			if results[i+j].leaderEpoch >= 0 && f.query.version >= 16 {
+				f.h.fillLeader(body, &t.Partitions[j], results[i+j].leaderEpoch, f.request.Conn)
+			}
+		}
+		body.Topics = append(body.Topics, t)
+		i = end
+	}
+}
+
+// fill sets the answer of a partition, save for its records.
+func (r *fetchResult) fill(p *kmsg.FetchResponseTopicPartition) {
+	p.Default()
+	p.Partition = r.part.partition
+	p.ErrorCode = int16(r.code)
+	p.HighWatermark = r.offsets.HighWatermark
+	p.LastStableOffset = r.offsets.LastStable
+	p.LogStartOffset = r.offsets.Start
+	p.DivergingEpoch.Epoch = r.diverging.Epoch
+	p.DivergingEpoch.EndOffset = r.diverging.EndOffset
+	if r.aborted == nil {
+		p.AbortedTransactions = nil
+		return
+	}
+	p.AbortedTransactions = make([]kmsg.FetchResponseTopicPartitionAbortedTransaction, len(r.aborted))
+	for i, a := range r.aborted {
+		p.AbortedTransactions[i].ProducerID = a.ProducerID
+		p.AbortedTransactions[i].FirstOffset = a.FirstOffset
+	}
+}
+
+// fillLeader tells a client with an old leader epoch who leads and where (KIP-951).
+func (h *Handlers) fillLeader(body *kmsg.FetchResponse, p *kmsg.FetchResponseTopicPartition, epoch int32, c *protocol.Conn) {
+	p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = h.NodeID, epoch
+	if len(body.Brokers) > 0 {
+		return
+	}
+	host, port, ok := h.Endpoints(c.Listener)
+	if !ok {
+		return
+	}
+	b := kmsg.NewFetchResponseBroker()
+	b.NodeID, b.Host, b.Port, b.Rack = h.NodeID, host, port, h.Rack
+	body.Brokers = append(body.Brokers, b)
+}
+
+// fetchRefused answers a request that fails as a whole, with no partitions.
+func (h *Handlers) fetchRefused(r *protocol.Request, version int16, session int32, code protocol.ErrorCode) protocol.Response {
+	body := kmsg.NewPtrFetchResponse()
+	body.Version, body.SessionID, body.ErrorCode = version, session, int16(code)
+	response := reply(r, body)
+	response.ErrorCode = code
+	return response
+}
+
+// fetchFailed answers a request that fails as a whole, with the error also at each partition.
+func (h *Handlers) fetchFailed(r *protocol.Request, req *kmsg.FetchRequest, code protocol.ErrorCode) protocol.Response {
+	body := kmsg.NewPtrFetchResponse()
+	body.Version, body.ErrorCode = req.Version, int16(code)
+	for i := range req.Topics {
+		t := kmsg.NewFetchResponseTopic()
+		t.Topic, t.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
+		for j := range req.Topics[i].Partitions {
+			failed := fetchResult{
+				part:      fetchPartition{partition: req.Topics[i].Partitions[j].Partition},
+				diverging: storage.EpochEnd{Epoch: -1, EndOffset: -1},
+			}
+			failed.fail(code)
+			failed.aborted = []storage.AbortedTransaction{}
+			p := kmsg.NewFetchResponseTopicPartition()
+			failed.fill(&p)
+			p.RecordBatches = []byte{}
+			t.Partitions = append(t.Partitions, p)
+		}
+		body.Topics = append(body.Topics, t)
+	}
+	response := reply(r, body)
+	response.ErrorCode = code
+	return response
+}
+
+// topicFinder resolves topics and remembers the last one, as partitions of a topic follow each other.
+type topicFinder struct {
+	h       *Handlers
+	usesIDs bool
+
+	used bool
+	name string
+	id   storage.TopicID
+	last *meta.Topic
+	code protocol.ErrorCode
+}
+
+// find is the topic that a partition belongs to, or the error's code.
+func (f *topicFinder) find(p *fetchPartition) (*meta.Topic, protocol.ErrorCode) {
+	if !f.used || f.name != p.topic || f.id != p.id {
+		f.used, f.name, f.id = true, p.topic, p.id
+		if f.usesIDs {
+			f.last, f.code = f.h.fetchTopicByID(p)
+		} else {
+			f.last, f.code = f.h.fetchTopicByName(p.topic)
+		}
+	}
+	if f.usesIDs && f.last != nil {
+		p.known = f.last.Name
+	}
+	return f.last, f.code
+}
+
+func (h *Handlers) fetchTopicByName(name string) (*meta.Topic, protocol.ErrorCode) {
+	if t := h.topicByName(name); t != nil {
+		return t, protocol.None
+	}
+	return nil, protocol.UnknownTopicOrPartition
+}
+
+// fetchTopicByID finds a topic by its id. One that isn't there is UnknownTopicID, save when it was seen before in this
+// session: then it was deleted (UnknownTopicOrPartition), or deleted and made again (InconsistentTopicID).
+func (h *Handlers) fetchTopicByID(p *fetchPartition) (*meta.Topic, protocol.ErrorCode) {
+	if t := h.topicByID(p.id); t != nil {
+		return t, protocol.None
+	}
+	switch {
+	case p.known == "":
+		return nil, protocol.UnknownTopicID
+	case h.topicByName(p.known) != nil:
+		return nil, protocol.InconsistentTopicID
+	default:
+		return nil, protocol.UnknownTopicOrPartition
+	}
+}
+
+func releaseAll(results []fetchResult) {
+	for i := range results {
+		results[i].release()
+	}
+}
+
+func holdsRecords(results []fetchResult) bool {
+	for i := range results {
+		if results[i].records != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func firstCode(results []fetchResult) protocol.ErrorCode {
+	for i := range results {
+		if results[i].code != protocol.None {
+			return results[i].code
+		}
+	}
+	return protocol.None
+}

@@ -1,0 +1,172 @@
+package handlers
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// ListOffsets, versions 1 to 11. There is no tiered storage: what is asked of it (-5, -6) isn't there.
+
+// The timestamps that stand for something else.
+const (
+	timestampLatest          = -1
+	timestampEarliest        = -2
+	timestampMax             = -3 // from version 7
+	timestampEarliestLocal   = -4 // from version 8
+	timestampLatestTiered    = -5 // from version 9
+	timestampEarliestPending = -6 // from version 11
+)
+
+func (h *Handlers) listOffsets(r *protocol.Request, req *kmsg.ListOffsetsRequest) protocol.Response {
+	body := kmsg.NewPtrListOffsetsResponse()
+	body.Version = req.Version
+	isolation, known := isolationOf(req.IsolationLevel)
+	twice := listedTwice(req)
+	var first protocol.ErrorCode
+	answered := make(map[named]bool, len(twice))
+	for i := range req.Topics {
+		t := kmsg.NewListOffsetsResponseTopic()
+		t.Topic = req.Topics[i].Topic
+		for j := range req.Topics[i].Partitions {
+			q := &req.Topics[i].Partitions[j]
+			n := named{t.Topic, q.Partition}
+			if answered[n] {
+				continue
+			}
+			p := kmsg.NewListOffsetsResponseTopicPartition()
+			p.Partition = q.Partition
+			switch {
+			case twice[n]:
+				answered[n] = true
+				p.ErrorCode = int16(protocol.InvalidRequest)
+			case !known:
+				p.ErrorCode = int16(protocol.UnknownServerError)
+			default:
+				h.listOffset(&p, t.Topic, q, req.Version, isolation)
+			}
+			if first == protocol.None {
+				first = protocol.ErrorCode(p.ErrorCode)
+			}
+			t.Partitions = append(t.Partitions, p)
+		}
+		if len(t.Partitions) > 0 {
+			body.Topics = append(body.Topics, t)
+		}
+	}
+	return replyCode(r, body, first)
+}
+
+// listedTwice finds the partitions that are asked for more than once.
+func listedTwice(req *kmsg.ListOffsetsRequest) map[named]bool {
+	var twice map[named]bool
+	seen := make(map[named]struct{})
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			n := named{req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition}
+			if _, again := seen[n]; !again {
+				seen[n] = struct{}{}
+				continue
+			}
+			if twice == nil {
+				twice = make(map[named]bool)
+			}
+			twice[n] = true
+		}
+	}
+	return twice
+}
+
+// listOffset answers for one partition. The answer holds -1 everywhere before.
+func (h *Handlers) listOffset(p *kmsg.ListOffsetsResponseTopicPartition, name string,
+	q *kmsg.ListOffsetsRequestTopicPartition, version int16, i storage.Isolation,
+) {
+	log, err := h.logByName(name, q.Partition)
+	if err != nil {
+		p.ErrorCode = int16(codeOf(err))
+		return
+	}
+	if code := checkEpoch(log, q.CurrentLeaderEpoch); code != protocol.None {
+		p.ErrorCode = int16(code)
+		return
+	}
+	found, err := findOffset(log, q.Timestamp, version, i)
+	if err != nil {
+		p.ErrorCode = int16(codeOf(err))
+		return
+	}
+	p.Offset, p.Timestamp, p.LeaderEpoch = found.Offset, found.Timestamp, found.LeaderEpoch
+}
+
+// findOffset finds what a timestamp stands for; -1 everywhere if there is nothing.
+func findOffset(log Log, timestamp int64, version int16, i storage.Isolation) (storage.TimestampOffset, error) {
+	nothing := storage.TimestampOffset{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
+	if timestamp < 0 && version < specialTimestampSince(timestamp) {
+		return nothing, protocol.UnsupportedVersion
+	}
+	found := false
+	var o storage.TimestampOffset
+	var err error
+	switch timestamp {
+	case timestampLatest:
+		return storage.TimestampOffset{Offset: visibleEnd(log.Offsets(), i), Timestamp: -1, LeaderEpoch: log.LeaderEpoch()}, nil
+	case timestampEarliest, timestampEarliestLocal:
+		return earliest(log), nil
+	case timestampLatestTiered, timestampEarliestPending:
+		return nothing, nil
+	case timestampMax:
+		o, found, err = log.MaxTimestamp(i)
+	default:
+		o, found, err = log.OffsetForTime(timestamp, i)
+	}
+	if err != nil {
+		return nothing, fmt.Errorf("find offset for timestamp %d: %w", timestamp, err)
+	}
+	if !found {
+		return nothing, nil
+	}
+	return o, nil
+}
+
+// specialTimestampSince is the first version that knows a negative timestamp.
+func specialTimestampSince(timestamp int64) int16 {
+	switch timestamp {
+	case timestampLatest, timestampEarliest:
+		return 1
+	case timestampMax:
+		return 7
+	case timestampEarliestLocal:
+		return 8
+	case timestampLatestTiered:
+		return 9
+	case timestampEarliestPending:
+		return 11
+	default:
+		return maxVersion
+	}
+}
+
+// maxVersion is above the version of any request.
+const maxVersion = 1<<15 - 1
+
+// earliest is the log start with the epoch of the record there, or of the one to come.
+func earliest(log Log) storage.TimestampOffset {
+	start := log.Offsets().Start
+	epoch := log.EpochAt(start)
+	if epoch < 0 {
+		epoch = log.LeaderEpoch()
+	}
+	return storage.TimestampOffset{Offset: start, Timestamp: -1, LeaderEpoch: epoch}
+}
+
+// logByName finds the log of a partition. Errors: errUnknownTopic, errUnknownPartition, storage.ErrClosed.
+func (h *Handlers) logByName(name string, partition int32) (Log, error) {
+	t := h.topicByName(name)
+	if t == nil {
+		return nil, errUnknownTopic
+	}
+	return h.log(t, partition)
+}

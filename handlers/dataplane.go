@@ -1,0 +1,93 @@
+package handlers
+
+import (
+	"sync"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// dataPlane is what the handlers of records keep between requests.
+type dataPlane struct {
+	sessions    *fetchSessions
+	producerIDs producerIDs
+	scratch     sync.Pool // of *[]byte: records on their way into a frame; only memory is shared, never contents
+}
+
+// newDataPlane makes it with so many slots for fetch sessions.
+func newDataPlane(d *Deps, sessionSlots int) *dataPlane {
+	return &dataPlane{
+		sessions:    newFetchSessions(d.Clock, sessionSlots),
+		producerIDs: producerIDs{meta: d.Meta},
+		scratch:     sync.Pool{New: func() any { return new([]byte) }},
+	}
+}
+
+func (d *dataPlane) getScratch() *[]byte {
+	b, ok := d.scratch.Get().(*[]byte)
+	if !ok {
+		return new([]byte)
+	}
+	*b = (*b)[:0]
+	return b
+}
+
+func (d *dataPlane) putScratch(b *[]byte) { d.scratch.Put(b) }
+
+// checkEpoch compares the leader epoch that a client knows with the current one; -1 is not compared.
+func checkEpoch(log Log, known int32) protocol.ErrorCode {
+	if known < 0 {
+		return protocol.None
+	}
+	switch current := log.LeaderEpoch(); {
+	case known < current:
+		return protocol.FencedLeaderEpoch
+	case known > current:
+		return protocol.UnknownLeaderEpoch
+	}
+	return protocol.None
+}
+
+// epochEnd is where the records of a leader epoch end, as Kafka tells it: the current epoch ends at the log end, one the
+// log doesn't know ends where the next one starts, and above the current epoch there is nothing (-1, -1).
+func epochEnd(log Log, epoch int32) storage.EpochEnd {
+	current := log.LeaderEpoch()
+	switch {
+	case epoch < 0 || epoch > current:
+		return storage.EpochEnd{Epoch: -1, EndOffset: -1}
+	case epoch == current:
+		return storage.EpochEnd{Epoch: epoch, EndOffset: log.Offsets().End}
+	}
+	end := log.EpochEnd(epoch)
+	if end.Epoch < 0 {
+		return storage.EpochEnd{Epoch: epoch, EndOffset: log.Offsets().Start}
+	}
+	return end
+}
+
+// isolationOf is the isolation level of a request.
+func isolationOf(level int8) (storage.Isolation, bool) {
+	switch level {
+	case 0:
+		return storage.ReadUncommitted, true
+	case 1:
+		return storage.ReadCommitted, true
+	default:
+		return 0, false
+	}
+}
+
+// named is a partition by its topic's name, to find those that come twice in a request.
+type named struct {
+	topic     string
+	partition int32
+}
+
+// fetchSessionSlots is how many fetch sessions there may be.
+const fetchSessionSlots = 1000
+
+func (h *Handlers) fetchMaxBytes() int64 { return 57671680 }
+
+// compactOnly says whether a topic keeps the last record of each key and deletes nothing else.
+func (h *Handlers) compactOnly(t *meta.Topic) bool { return t.Configs["cleanup.policy"] == "compact" }
