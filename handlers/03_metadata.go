@@ -153,12 +153,9 @@ func newTopicMetadata(h *Handlers, operations bool) *topicMetadata {
 const noOperations int32 = -1 << 31
 
 func (m *topicMetadata) addAll() {
-	stored := m.h.Meta.Topics().All()
-	m.answer = make([]kmsg.MetadataResponseTopic, 0, len(stored)+len(m.h.internal.all))
-	for _, t := range m.h.internal.all {
-		m.add(t)
-	}
-	for _, t := range stored {
+	all := m.h.allTopics()
+	m.answer = make([]kmsg.MetadataResponseTopic, 0, len(all))
+	for _, t := range all {
 		m.add(t)
 	}
 }

@@ -172,3 +172,8 @@ func (h *Handlers) newTopicConfigs(given []kmsg.CreateTopicsRequestTopicConfig) 
 	}
 	return configs, nil
 }
+
+// createdTopicConfigs describes all settings of a topic that has just been made.
+func (h *Handlers) createdTopicConfigs(*meta.Topic) []kmsg.CreateTopicsResponseTopicConfig {
+	return []kmsg.CreateTopicsResponseTopicConfig{}
+}

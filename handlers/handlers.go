@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/meta/config"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/protocol/clock"
 	"github.com/kbroker/kbroker/storage"
@@ -24,6 +25,13 @@ type Deps struct {
 	// Meta and Logs outlive the handlers.
 	Meta Meta
 	Logs Logs
+	// Config is the broker's configuration.
+	Config *config.Broker
+	// DataDir is the data directory's path, as tools are told it.
+	DataDir string
+	// DiskSpace tells the size of the data directory's filesystem and what can still be written, in bytes; nil if that
+	// isn't known.
+	DiskSpace func() (total, usable int64, err error)
 	// Clock tells the time.
 	Clock clock.Clock
 	// Logger is never nil; use zap.NewNop to be quiet.
@@ -44,6 +52,8 @@ type Handlers struct {
 	table     table
 	internal  internalTopics
 	lifecycle topicLifecycle
+	configs   topicConfigs
+	data      *dataPlane
 }
 
 // New makes the handlers. It opens nothing and starts nothing.
@@ -52,7 +62,9 @@ func New(d Deps) (*Handlers, error) {
 		return nil, fmt.Errorf("new handlers: %w", err)
 	}
 	h := &Handlers{Deps: d}
-	h.internal = newInternalTopics(d.Meta.ClusterID(), 50, 50)
+	h.internal = newInternalTopics(d.Meta.ClusterID(),
+		int32(d.Config.Int("offsets.topic.num.partitions")), int32(d.Config.Int("transaction.state.log.num.partitions")))
+	h.data = newDataPlane(&h.Deps, fetchSessionSlots)
 	t, err := newTable(rows())
 	if err != nil {
 		return nil, fmt.Errorf("new handlers: %w", err)
@@ -66,7 +78,7 @@ func (d *Deps) check() error {
 	switch {
 	case d.NodeID < 0:
 		return fmt.Errorf("node id %d is negative", d.NodeID)
-	case d.Meta == nil, d.Logs == nil, d.Clock == nil, d.Logger == nil, d.Endpoints == nil, d.Lifecycle == nil:
+	case d.Meta == nil, d.Logs == nil, d.Config == nil, d.Clock == nil, d.Logger == nil, d.Endpoints == nil, d.Lifecycle == nil:
 		return errors.New("a dependency is missing")
 	}
 	return nil

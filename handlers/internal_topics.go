@@ -73,6 +73,13 @@ func (i internalTopics) has(t *meta.Topic) bool {
 	return false
 }
 
+// allTopics lists the internal topics, then the others by name.
+func (h *Handlers) allTopics() []*meta.Topic {
+	stored := h.Meta.Topics().All()
+	all := make([]*meta.Topic, 0, len(stored)+len(h.internal.all))
+	return append(append(all, h.internal.all...), stored...)
+}
+
 // emptyLog is the log of an internal topic's partition: nothing is in it, and nothing can be written to it. Being
 // without state, all partitions share one.
 type emptyLog struct{}

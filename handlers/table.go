@@ -22,12 +22,25 @@ type row struct {
 // stands in the file of that number.
 func rows() []row {
 	return []row{
+		{protocol.KeyFetch, on((*Handlers).fetch)},
+		{protocol.KeyListOffsets, on((*Handlers).listOffsets)},
 		{protocol.KeyMetadata, on((*Handlers).metadata)},
 		{protocol.KeyFindCoordinator, on((*Handlers).findCoordinator)},
 		{protocol.KeyApiVersions, on((*Handlers).apiVersions)},
 		{protocol.KeyCreateTopics, on((*Handlers).createTopics)},
 		{protocol.KeyDeleteTopics, on((*Handlers).deleteTopics)},
+		{protocol.KeyDeleteRecords, on((*Handlers).deleteRecords)},
+		{protocol.KeyInitProducerID, on((*Handlers).initProducerID)},
+		{protocol.KeyOffsetForLeaderEpoch, on((*Handlers).offsetForLeaderEpoch)},
+		{protocol.KeyAlterReplicaLogDirs, on((*Handlers).alterReplicaLogDirs)},
+		{protocol.KeyDescribeLogDirs, on((*Handlers).describeLogDirs)},
 		{protocol.KeyCreatePartitions, on((*Handlers).createPartitions)},
+		{protocol.KeyElectLeaders, on((*Handlers).electLeaders)},
+		{protocol.KeyAlterPartitionReassignments, on((*Handlers).alterPartitionReassignments)},
+		{protocol.KeyListPartitionReassignments, on((*Handlers).listPartitionReassignments)},
+		{protocol.KeyDescribeQuorum, on((*Handlers).describeQuorum)},
+		{protocol.KeyUnregisterBroker, on((*Handlers).unregisterBroker)},
+		{protocol.KeyDescribeTopicPartitions, on((*Handlers).describeTopicPartitions)},
 	}
 }
 
