@@ -1,0 +1,73 @@
+package config
+
+import "slices"
+
+// brokerKeys are all keys of the broker.
+func brokerKeys() []Key {
+	return slices.Concat(serverBrokerKeys(), logBrokerKeys(), groupBrokerKeys(), clusterBrokerKeys(), securityBrokerKeys(),
+		ownBrokerKeys(), hiddenBrokerKeys())
+}
+
+// ownBrokerKeys are the keys that Apache Kafka doesn't have.
+func ownBrokerKeys() []Key {
+	return []Key{
+		{
+			Name: "admin.listener", Type: String, Own: true,
+			Doc: "Address HOST:PORT for health checks, metrics and profiles over HTTP; empty for none.",
+		},
+		{
+			Name: "connection.request.memory.bytes", Type: Long, Default: "209715200", Valid: atLeast(1 << 20), Own: true,
+			Doc: "Most memory that the requests of one connection may take while they are read and answered; more wait.",
+		},
+		{
+			Name: "log.recovery.cut.unproven", Type: Boolean, Default: "false", Own: true,
+			Doc: "Whether recovery may cut bad bytes at the end of a log whose last index is missing, so that nothing proves what had been acknowledged.",
+		},
+		{
+			Name: "log.sync", Type: String, Default: "every-write", Valid: oneOf{"every-write", "interval", "none"}, Own: true, Mode: ClusterWide,
+			Doc: "When a write is acknowledged: once it is on the disk (every-write), or once written, with a sync every log.sync.interval.ms (interval) or only when a segment is closed (none).",
+		},
+		{
+			Name: "log.sync.interval.ms", Type: Long, Default: "1000", Valid: atLeast(1), Own: true, Mode: ClusterWide,
+			Doc: "Longest time between syncs of a log with log.sync=interval.",
+		},
+		{
+			Name: "request.memory.bytes", Type: Long, Default: "536870912", Valid: atLeast(1 << 20), Own: true,
+			Doc: "Most memory that requests may take while they are read and answered, on all connections; more wait.",
+		},
+	}
+}
+
+// hiddenBrokerKeys are keys of Apache Kafka that it takes but doesn't describe.
+func hiddenBrokerKeys() []Key {
+	return []Key{
+		{
+			Name: "allow.everyone.if.no.acl.found", Type: Boolean, Default: "false", Hidden: true, NoEffect: true,
+			Doc: "Whether what no rule speaks of is allowed.",
+		},
+		{
+			Name: "group.consumer.regex.refresh.interval.ms", Type: Int, Default: "600000", Valid: atLeast(10000), Hidden: true,
+			Doc: "Time between searches for new topics that match the patterns of consumer groups.",
+		},
+		{
+			Name: "log.initial.task.delay.ms", Type: Long, Default: "30000", Valid: atLeast(0), Hidden: true,
+			Doc: "Time after the start before the first search for segments to remove.",
+		},
+		{
+			Name: "producer.id.expiration.check.interval.ms", Type: Int, Default: "600000", Valid: atLeast(1), Hidden: true,
+			Doc: "Time between searches for producers that have expired.",
+		},
+		{
+			Name: "super.users", Type: String, Hidden: true, NoEffect: true,
+			Doc: "Principals that may do everything, separated by semicolons.",
+		},
+		{
+			Name: "unstable.api.versions.enable", Type: Boolean, Default: "false", Hidden: true, NoEffect: true,
+			Doc: "Whether versions of requests are offered that aren't final.",
+		},
+		{
+			Name: "unstable.feature.versions.enable", Type: Boolean, Default: "false", Hidden: true, NoEffect: true,
+			Doc: "Whether versions of features are offered that aren't final.",
+		},
+	}
+}
