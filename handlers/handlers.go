@@ -25,8 +25,12 @@ type Deps struct {
 	// Meta and Logs outlive the handlers.
 	Meta Meta
 	Logs Logs
+	// Groups is the group coordinator.
+	Groups Groups
 	// Config is the broker's configuration.
 	Config *config.Broker
+	// Transactions vouches for transactional batches; nil refuses them.
+	Transactions Transactions
 	// DataDir is the data directory's path, as tools are told it.
 	DataDir string
 	// DiskSpace tells the size of the data directory's filesystem and what can still be written, in bytes; nil if that
@@ -64,7 +68,7 @@ func New(d Deps) (*Handlers, error) {
 	h := &Handlers{Deps: d}
 	h.internal = newInternalTopics(d.Meta.ClusterID(),
 		int32(d.Config.Int("offsets.topic.num.partitions")), int32(d.Config.Int("transaction.state.log.num.partitions")))
-	h.data = newDataPlane(&h.Deps, fetchSessionSlots)
+	h.data = newDataPlane(&h.Deps, d.Config.Int("max.incremental.fetch.session.cache.slots"))
 	t, err := newTable(rows())
 	if err != nil {
 		return nil, fmt.Errorf("new handlers: %w", err)
@@ -78,7 +82,7 @@ func (d *Deps) check() error {
 	switch {
 	case d.NodeID < 0:
 		return fmt.Errorf("node id %d is negative", d.NodeID)
-	case d.Meta == nil, d.Logs == nil, d.Config == nil, d.Clock == nil, d.Logger == nil, d.Endpoints == nil, d.Lifecycle == nil:
+	case d.Meta == nil, d.Logs == nil, d.Groups == nil, d.Config == nil, d.Clock == nil, d.Logger == nil, d.Endpoints == nil, d.Lifecycle == nil:
 		return errors.New("a dependency is missing")
 	}
 	return nil
@@ -160,5 +164,5 @@ func replyCode(r *protocol.Request, body kmsg.Response, code protocol.ErrorCode)
 // more, so the caller copies before it calls later.
 func later(r *protocol.Request, body func(context.Context) kmsg.Response) protocol.Response {
 	kept := &protocol.Request{Header: r.Header, Conn: r.Conn, Received: r.Received}
-	return protocol.Response{Later: func(ctx context.Context) protocol.Response { return reply(kept, body(ctx)) }}
+	return protocol.Response{Later: func(ctx context.Context) protocol.Response { return answered(kept, body(ctx)) }}
 }

@@ -130,6 +130,7 @@ func (h *Handlers) deleteTopic(id storage.TopicID) error {
 		return fmt.Errorf("delete topic: %w", err)
 	}
 	h.forgetTopicConfig(id)
+	h.Groups.TopicDeleted(t.Name)
 	if err = h.Logs.Delete(id); err != nil {
 		// The topic is gone all the same; what is left of its files the next start removes.
 		h.Logger.Warn("logs of a deleted topic can't be removed", zap.String("topic", t.Name), zap.Error(err))

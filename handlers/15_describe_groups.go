@@ -1,0 +1,22 @@
+package handlers
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/protocol"
+)
+
+// DescribeGroups 0-6.
+
+// describeGroups answers the state and the members of classic groups.
+func (h *Handlers) describeGroups(r *protocol.Request, q *kmsg.DescribeGroupsRequest) protocol.Response {
+	a := h.Groups.DescribeGroups(q)
+	for i := range a.Groups {
+		g := &a.Groups[i]
+		g.AuthorizedOperations = noOperations
+		if q.IncludeAuthorizedOperations && g.ErrorCode == 0 {
+			g.AuthorizedOperations = groupOperations
+		}
+	}
+	return answered(r, a)
+}

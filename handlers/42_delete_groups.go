@@ -1,0 +1,14 @@
+package handlers
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/protocol"
+)
+
+// DeleteGroups 0-3.
+
+// deleteGroups removes groups without members, and their offsets.
+func (h *Handlers) deleteGroups(r *protocol.Request, q *kmsg.DeleteGroupsRequest) protocol.Response {
+	return answered(r, h.Groups.DeleteGroups(q))
+}

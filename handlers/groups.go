@@ -1,0 +1,45 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/handlers/group"
+	"github.com/kbroker/kbroker/protocol"
+)
+
+// Groups is the group coordinator. Concurrent calls are allowed; it keeps nothing of a request, and knows topics by name.
+// *group.Coordinator implements it.
+type Groups interface {
+	// JoinGroup waits until the group's members have come together.
+	JoinGroup(ctx context.Context, c group.Client, version int16, q *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse
+	// SyncGroup waits until the leader has told who gets what.
+	SyncGroup(ctx context.Context, version int16, q *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse
+	Heartbeat(q *kmsg.HeartbeatRequest) *kmsg.HeartbeatResponse
+	LeaveGroup(version int16, q *kmsg.LeaveGroupRequest) *kmsg.LeaveGroupResponse
+	// OffsetCommit returns once the offsets are durable. The answer has the request's partitions in their order.
+	OffsetCommit(q *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse
+	OffsetFetch(q *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse
+	OffsetDelete(q *kmsg.OffsetDeleteRequest) *kmsg.OffsetDeleteResponse
+	DescribeGroups(q *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse
+	ListGroups(q *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse
+	DeleteGroups(q *kmsg.DeleteGroupsRequest) *kmsg.DeleteGroupsResponse
+	// TopicDeleted forgets the offsets that were committed on a topic.
+	TopicDeleted(topic string)
+}
+
+// clientOf is a request's sender as descriptions of groups show it.
+func clientOf(r *protocol.Request) group.Client {
+	return group.Client{ID: r.Header.ClientID, Host: "/" + r.Conn.Peer.Addr().Unmap().String()}
+}
+
+// answered frames the coordinator's answer in the version of the request.
+func answered(r *protocol.Request, a kmsg.Response) protocol.Response {
+	a.SetVersion(r.Header.Version)
+	return reply(r, a)
+}
+
+// copied takes bytes out of a request's frame.
+func copied(b []byte) []byte { return bytes.Clone(b) }
