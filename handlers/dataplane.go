@@ -84,10 +84,11 @@ type named struct {
 	partition int32
 }
 
-// fetchSessionSlots is how many fetch sessions there may be.
-const fetchSessionSlots = 1000
-
-func (h *Handlers) fetchMaxBytes() int64 { return 57671680 }
+// fetchMaxBytes bounds the records of one Fetch answer.
+func (h *Handlers) fetchMaxBytes() int64 { return h.Config.Int64("fetch.max.bytes") }
 
 // compactOnly says whether a topic keeps the last record of each key and deletes nothing else.
-func (h *Handlers) compactOnly(t *meta.Topic) bool { return t.Configs["cleanup.policy"] == "compact" }
+func (h *Handlers) compactOnly(t *meta.Topic) bool {
+	c := h.topicConfig(t)
+	return c.Compact() && !c.Delete()
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage"
 )
 
@@ -56,12 +57,38 @@ func codeOf(err error) protocol.ErrorCode {
 	if errors.As(err, &code) {
 		return code
 	}
+	var fault *batch.ValidationError
+	if errors.As(err, &fault) {
+		return faultCode(fault.Kind)
+	}
 	for _, m := range errorCodes() {
 		if errors.Is(err, m.err) {
 			return m.code
 		}
 	}
 	return protocol.UnknownServerError
+}
+
+// faultCode is the wire code for what is wrong with records from a producer.
+func faultCode(k batch.Kind) protocol.ErrorCode {
+	switch k {
+	case batch.KindCorrupt:
+		return protocol.CorruptMessage
+	case batch.KindInvalidRecord:
+		return protocol.InvalidRecord
+	case batch.KindTooLarge:
+		return protocol.MessageTooLarge
+	case batch.KindInvalidTimestamp:
+		return protocol.InvalidTimestamp
+	case batch.KindUnsupportedCompression:
+		return protocol.UnsupportedCompressionType
+	case batch.KindTransactionalID:
+		return protocol.TransactionalIDAuthFailed
+	case batch.KindUnreadable:
+		return protocol.UnknownServerError
+	default:
+		return protocol.UnknownServerError
+	}
 }
 
 // errorCode is one row of the map.

@@ -1,0 +1,360 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/meta/config"
+	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/protocol/clock"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// Produce, versions 3 to 13; 0 to 2 are advertised for old clients and closed, as by Kafka.
+//
+// Batches are validated and appended in the order of the request before the handler returns; what follows is only the wait
+// for their syncs. Acks 1 is answered by the same rule as -1: once the log has acknowledged the batch.
+//
+// Kept apart from Kafka: null records are refused with INVALID_RECORD where Kafka never answers.
+
+// adminClientID is the client id that may write to internal topics, as in Kafka. Here their logs refuse all the same.
+const adminClientID = "__admin_client"
+
+// produce is a Produce under way.
+type produce struct {
+	h         *Handlers
+	req       *kmsg.ProduceRequest
+	inTxn     bool // the request has a transactional id
+	admin     bool
+	badAcks   bool
+	nowMs     int64
+	body      *kmsg.ProduceResponse
+	failed    protocol.ErrorCode // the first error of the answer
+	lastTopic int                // of the request, that the last topic of the answer is
+
+	waiting    []pendingCommit
+	unverified []unverifiedBatch
+}
+
+// place is where a partition stands in the answer.
+type place struct{ topic, partition int }
+
+// pendingCommit is a batch that waits for its commit group.
+type pendingCommit struct {
+	place
+	commit storage.Commit
+}
+
+// unverifiedBatch is a transactional batch that isn't in the log, since its transaction isn't open there: the
+// coordinator must vouch for it.
+type unverifiedBatch struct {
+	place
+	ready
+	topic     string
+	partition int32
+}
+
+// ready is a valid batch and where it goes.
+type ready struct {
+	log        Log
+	batch      batch.Batch
+	appendTime int64 // what the answer gives as log append time; -1 for a topic with the producers' times
+}
+
+func (h *Handlers) produce(r *protocol.Request, req *kmsg.ProduceRequest) protocol.Response {
+	p := &produce{
+		h:         h,
+		req:       req,
+		inTxn:     req.TransactionID != nil && *req.TransactionID != "",
+		admin:     r.Header.ClientID == adminClientID,
+		badAcks:   req.Acks < -1 || req.Acks > 1,
+		nowMs:     clock.UnixMilli(h.Clock),
+		body:      kmsg.NewPtrProduceResponse(),
+		lastTopic: -1,
+	}
+	p.body.Version = req.Version
+	p.run()
+	switch {
+	case req.Acks == 0 && p.failed != protocol.None:
+		return protocol.Response{
+			Close: true, ErrorCode: p.failed,
+			Reason: fmt.Errorf("produce with acks 0: %w", p.failed),
+		}
+	case req.Acks == 0:
+		return protocol.Response{NoAnswer: true}
+	case len(p.waiting) == 0:
+		return replyCode(r, p.body, p.failed)
+	}
+	w := &produceWait{
+		clock:   h.Clock,
+		request: protocol.Request{Header: r.Header, Conn: r.Conn},
+		body:    p.body,
+		failed:  p.failed,
+		waiting: p.waiting,
+		timeout: time.Duration(req.TimeoutMillis) * time.Millisecond,
+	}
+	return protocol.Response{Later: w.wait, Overlap: true}
+}
+
+// run appends what can be appended and fills the answer.
+func (p *produce) run() {
+	unauthorized := !p.inTxn && hasTransactional(p.req)
+	last := lastOfDuplicates(p.req)
+	for i := range p.req.Topics {
+		t := &p.req.Topics[i]
+		topic, code := p.topic(t)
+		if unauthorized {
+			code = protocol.TransactionalIDAuthFailed
+		}
+		for j := range t.Partitions {
+			q := &t.Partitions[j]
+			if last != nil && last[producedKey{t.Topic, t.TopicID, q.Partition}] != (place{i, j}) {
+				continue
+			}
+			at := p.add(i, q.Partition)
+			if code != protocol.None {
+				p.fail(at, code)
+				continue
+			}
+			p.partition(at, topic, q)
+		}
+	}
+	p.appendVerified()
+}
+
+// topic finds a topic by its name, or from version 13 by its id.
+func (p *produce) topic(t *kmsg.ProduceRequestTopic) (*meta.Topic, protocol.ErrorCode) {
+	if p.req.Version >= 13 {
+		if found := p.h.topicByID(t.TopicID); found != nil {
+			return found, protocol.None
+		}
+		return nil, protocol.UnknownTopicID
+	}
+	return p.h.fetchTopicByName(t.Topic)
+}
+
+// add makes a place in the answer for a partition of the request's topic i, with -1 everywhere.
+func (p *produce) add(i int, partition int32) place {
+	if p.lastTopic != i {
+		p.lastTopic = i
+		t := &p.req.Topics[i]
+		p.body.Topics = append(p.body.Topics, kmsg.ProduceResponseTopic{
+			Topic:      strings.Clone(t.Topic),
+			TopicID:    t.TopicID,
+			Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions)),
+		})
+	}
+	at := len(p.body.Topics) - 1
+	t := &p.body.Topics[at]
+	t.Partitions = append(t.Partitions, kmsg.NewProduceResponseTopicPartition())
+	answer := &t.Partitions[len(t.Partitions)-1]
+	answer.Partition = partition
+	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, -1
+	return place{at, len(t.Partitions) - 1}
+}
+
+func (p *produce) answer(at place) *kmsg.ProduceResponseTopicPartition {
+	return &p.body.Topics[at.topic].Partitions[at.partition]
+}
+
+func (p *produce) fail(at place, code protocol.ErrorCode) {
+	p.answer(at).ErrorCode = int16(code)
+	if p.failed == protocol.None {
+		p.failed = code
+	}
+}
+
+// partition validates and appends what the request has for one partition.
+func (p *produce) partition(at place, topic *meta.Topic, q *kmsg.ProduceRequestTopicPartition) {
+	log, err := p.h.log(topic, q.Partition)
+	switch {
+	case err != nil:
+		p.fail(at, codeOf(err))
+		return
+	case p.badAcks:
+		p.fail(at, protocol.InvalidRequiredAcks)
+		return
+	case !p.admin && p.h.internal.has(topic):
+		p.fail(at, protocol.InvalidTopicException)
+		return
+	}
+	rules := p.rules(topic, q.Partition)
+	valid, err := batch.Validate(q.Records, &rules)
+	if err != nil {
+		p.invalid(at, log, err)
+		return
+	}
+	b := ready{log: log, batch: valid.Batch, appendTime: -1}
+	if rules.AppendTime {
+		b.appendTime = p.nowMs
+	}
+	err = p.append(at, b, storage.AppendOptions{TransactionV2: p.transactionsV2()})
+	if errors.Is(err, storage.ErrTransactionNotOpen) {
+		p.unverified = append(p.unverified, unverifiedBatch{place: at, ready: b, topic: topic.Name, partition: q.Partition})
+		return
+	}
+	p.refused(at, log, err)
+}
+
+// transactionsV2 says that batches add their partition to the transaction, from version 12 (KIP-890).
+func (p *produce) transactionsV2() bool { return p.inTxn && p.req.Version >= 12 }
+
+// rules are what the topic and the request demand of a batch.
+func (p *produce) rules(t *meta.Topic, partition int32) batch.Rules {
+	c := p.h.topicConfig(t)
+	return batch.Rules{
+		Topic:                t.Name,
+		Partition:            partition,
+		Version:              p.req.Version,
+		TransactionalID:      p.inTxn,
+		MaxBatchBytes:        int(c.MaxMessageBytes),
+		MaxDecompressedBytes: int(c.MaxDecompressedBytes),
+		Compact:              c.Compact(),
+		AppendTime:           c.LogAppendTime(),
+		NowMs:                p.nowMs,
+		BeforeMaxMs:          c.TimestampBeforeMaxMs,
+		AfterMaxMs:           c.TimestampAfterMaxMs,
+		Compression:          compressionOf(c),
+	}
+}
+
+// compressionOf is what compression.type makes of a topic's batches.
+func compressionOf(c *config.TopicConfig) batch.Compression {
+	switch c.CompressionType {
+	case "uncompressed":
+		return batch.Compression{Fixed: true, Codec: batch.CodecNone}
+	case "gzip":
+		return batch.Compression{Fixed: true, Codec: batch.CodecGzip, Level: int(c.GzipLevel)}
+	case "snappy":
+		return batch.Compression{Fixed: true, Codec: batch.CodecSnappy}
+	case "lz4":
+		return batch.Compression{Fixed: true, Codec: batch.CodecLZ4, Level: int(c.LZ4Level)}
+	case "zstd":
+		return batch.Compression{Fixed: true, Codec: batch.CodecZstd, Level: int(c.ZstdLevel)}
+	default:
+		return batch.Compression{}
+	}
+}
+
+// append puts a batch into its log and the answer. An error is not answered yet.
+func (p *produce) append(at place, b ready, o storage.AppendOptions) error {
+	done, err := b.log.Append(b.batch, o)
+	if err != nil {
+		return err
+	}
+	answer := p.answer(at)
+	answer.BaseOffset, answer.LogStartOffset, answer.LogAppendTime = done.BaseOffset, done.LogStart, b.appendTime
+	if done.Duplicate {
+		answer.LogAppendTime = done.DuplicateTimestamp
+	}
+	if done.Commit != nil {
+		p.waiting = append(p.waiting, pendingCommit{at, done.Commit})
+	}
+	return nil
+}
+
+// refused answers a batch that the log didn't take, if there was an error.
+func (p *produce) refused(at place, log Log, err error) {
+	if err == nil {
+		return
+	}
+	code := codeOf(err)
+	p.fail(at, code)
+	switch {
+	case errors.Is(err, storage.ErrOutOfOrderSequence), errors.Is(err, storage.ErrProducerEpoch),
+		errors.Is(err, storage.ErrTransactionOpen):
+		p.answer(at).LogStartOffset = log.Offsets().Start
+	case code == protocol.KafkaStorageError || code == protocol.UnknownServerError:
+		p.h.Logger.Warn("append of a produced batch", zap.Error(err))
+	}
+}
+
+// invalid answers records that aren't a valid batch.
+func (p *produce) invalid(at place, log Log, err error) {
+	p.fail(at, codeOf(err))
+	var fault *batch.ValidationError
+	if !errors.As(err, &fault) {
+		return
+	}
+	answer := p.answer(at)
+	if fault.LogReached {
+		answer.LogStartOffset = log.Offsets().Start
+	}
+	if fault.Message != "" {
+		answer.ErrorMessage = &fault.Message
+	}
+	for i := range fault.RecordErrors {
+		e := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+		e.RelativeOffset, e.ErrorMessage = fault.RecordErrors[i].Index, &fault.RecordErrors[i].Message
+		answer.ErrorRecords = append(answer.ErrorRecords, e)
+	}
+}
+
+// hasTransactional says whether any batch of the request is transactional.
+func hasTransactional(req *kmsg.ProduceRequest) bool {
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			if batch.IsTransactional(req.Topics[i].Partitions[j].Records) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// producedKey names a partition in a request.
+type producedKey struct {
+	topic     string
+	id        storage.TopicID
+	partition int32
+}
+
+// lastOfDuplicates finds, if a partition comes twice in the request, where each comes last: that alone is appended and
+// answered, as by Kafka. Nil if none does.
+func lastOfDuplicates(req *kmsg.ProduceRequest) map[producedKey]place {
+	if !mayHaveDuplicates(req) {
+		return nil
+	}
+	last := make(map[producedKey]place)
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			last[producedKey{t.Topic, t.TopicID, t.Partitions[j].Partition}] = place{i, j}
+		}
+	}
+	return last
+}
+
+// mayHaveDuplicates is a quick look that spares most requests the map.
+func mayHaveDuplicates(req *kmsg.ProduceRequest) bool {
+	const few = 16
+	if len(req.Topics) > few {
+		return true
+	}
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for k := range i {
+			if req.Topics[k].Topic == t.Topic && req.Topics[k].TopicID == t.TopicID {
+				return true
+			}
+		}
+		if len(t.Partitions) > few {
+			return true
+		}
+		for j := range t.Partitions {
+			for k := range j {
+				if t.Partitions[k].Partition == t.Partitions[j].Partition {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
