@@ -11,9 +11,9 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// Metadata 0-13. One broker is the leader of everything and the controller. Addresses are those of the listener that was
-// asked. A topic that is made because it was asked for is answered with UNKNOWN_TOPIC_OR_PARTITION once more, as Kafka
-// does, but it is there by the time the answer leaves.
+// Metadata, versions 0 to 13. One broker is the leader of everything and the controller. Addresses are those of the
+// listener that was asked. A topic that is made because it was asked for is answered with UNKNOWN_TOPIC_OR_PARTITION
+// once more, as Kafka does, but it is there by the time the answer leaves.
 
 // What a principal may do where nothing is restricted, as bits by the numbers of Kafka's AclOperation. A topic can be
 // read, written, created, deleted, altered and described, and its configs described and altered; a cluster lacks read,

@@ -7,8 +7,9 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// OffsetCommit 2-10. Topics and partitions are looked up here, and what isn't there answered; the coordinator gets the rest
-// by name. Offsets aren't checked: those beyond the end are stored, too. The answer is in the request's order.
+// OffsetCommit, versions 2 to 10. Topics and partitions are looked up here, and what isn't there answered; the
+// coordinator gets the rest by name. Offsets aren't checked: those beyond the end are stored, too. The answer is in the
+// request's order.
 
 // offsetCommit stores the offsets that a group has reached.
 func (h *Handlers) offsetCommit(r *protocol.Request, q *kmsg.OffsetCommitRequest) protocol.Response {

@@ -7,7 +7,8 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// OffsetFetch 1-10. From version 10 on topics come by id: they are named for the coordinator, and its answer gets the ids.
+// OffsetFetch, versions 1 to 10. From version 10 on topics come by id: they are named for the coordinator, and its
+// answer gets the ids.
 
 // offsetFetch answers the offsets that groups have committed.
 func (h *Handlers) offsetFetch(r *protocol.Request, q *kmsg.OffsetFetchRequest) protocol.Response {

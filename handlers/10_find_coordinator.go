@@ -10,7 +10,8 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// FindCoordinator 0-6. One broker coordinates everything, so the answer depends on nothing but the key's form.
+// FindCoordinator, versions 0 to 6. One broker coordinates everything, so the answer depends on nothing but the key's
+// form.
 
 // The kinds of coordinators.
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// JoinGroup 0-9. The answer comes once the group has come together.
+// JoinGroup, versions 0 to 9. The answer comes once the group has come together.
 
 // joinGroup makes the sender a member of a classic group.
 func (h *Handlers) joinGroup(r *protocol.Request, q *kmsg.JoinGroupRequest) protocol.Response {

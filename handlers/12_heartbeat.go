@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// Heartbeat 0-4.
+// Heartbeat, versions 0 to 4.
 
 // heartbeat keeps a member of a classic group alive.
 func (h *Handlers) heartbeat(r *protocol.Request, q *kmsg.HeartbeatRequest) protocol.Response {

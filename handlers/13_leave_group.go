@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// LeaveGroup 0-5.
+// LeaveGroup, versions 0 to 5.
 
 // leaveGroup removes members from a group.
 func (h *Handlers) leaveGroup(r *protocol.Request, q *kmsg.LeaveGroupRequest) protocol.Response {

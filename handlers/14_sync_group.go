@@ -8,7 +8,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// SyncGroup 0-5. The answer comes once the leader has sent what every member gets.
+// SyncGroup, versions 0 to 5. The answer comes once the leader has sent what every member gets.
 
 // syncGroup tells a member of a classic group what it gets.
 func (h *Handlers) syncGroup(r *protocol.Request, q *kmsg.SyncGroupRequest) protocol.Response {

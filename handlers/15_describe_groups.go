@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// DescribeGroups 0-6.
+// DescribeGroups, versions 0 to 6.
 
 // describeGroups answers the state and the members of classic groups.
 func (h *Handlers) describeGroups(r *protocol.Request, q *kmsg.DescribeGroupsRequest) protocol.Response {

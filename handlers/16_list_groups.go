@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// ListGroups 0-5.
+// ListGroups, versions 0 to 5.
 
 // listGroups lists the groups of any type.
 func (h *Handlers) listGroups(r *protocol.Request, q *kmsg.ListGroupsRequest) protocol.Response {

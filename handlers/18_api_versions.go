@@ -6,8 +6,8 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// ApiVersions 0-5. Unlike Kafka, only what is served is listed: the keys of the dispatch table, and the features in
-// features.go.
+// ApiVersions, versions 0 to 5. Unlike Kafka, only what is served is listed: the keys of the dispatch table, and the
+// features in features.go.
 
 // apiVersions lists what this broker serves.
 func (h *Handlers) apiVersions(r *protocol.Request, q *kmsg.ApiVersionsRequest) protocol.Response {

@@ -11,8 +11,8 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// CreateTopics 2-7. Topics are made one after the other, each durable before the next; the timeout isn't looked at, since
-// nothing is waited for but the disk.
+// CreateTopics, versions 2 to 7. Topics are made one after the other, each durable before the next; the timeout isn't
+// looked at, since nothing is waited for but the disk.
 
 // createTopics makes topics, each with an error of its own.
 func (h *Handlers) createTopics(r *protocol.Request, q *kmsg.CreateTopicsRequest) protocol.Response {
@@ -30,7 +30,7 @@ func (h *Handlers) createTopics(r *protocol.Request, q *kmsg.CreateTopicsRequest
 		case all != nil:
 			a.Topics = append(a.Topics, createTopicError(t.Topic, all))
 		default:
-			a.Topics = append(a.Topics, h.createRequested(t, q.ValidateOnly))
+			a.Topics = append(a.Topics, h.createRequested(t, q))
 		}
 	}
 	return reply(r, a)
@@ -64,7 +64,7 @@ func checkNewPartitions(q *kmsg.CreateTopicsRequest, byDefault int32) error {
 }
 
 // createRequested makes one topic, or only says whether it could be made.
-func (h *Handlers) createRequested(t *kmsg.CreateTopicsRequestTopic, validateOnly bool) kmsg.CreateTopicsResponseTopic {
+func (h *Handlers) createRequested(t *kmsg.CreateTopicsRequestTopic, q *kmsg.CreateTopicsRequest) kmsg.CreateTopicsResponseTopic {
 	if err := h.checkNewTopicName(t.Topic); err != nil {
 		return createTopicError(t.Topic, err)
 	}
@@ -77,14 +77,16 @@ func (h *Handlers) createRequested(t *kmsg.CreateTopicsRequestTopic, validateOnl
 		return createTopicError(t.Topic, err)
 	}
 	made := &meta.Topic{Name: t.Topic, Partitions: partitions, Configs: configs}
-	if validateOnly {
+	if q.ValidateOnly {
 		made.ID = newTopicID()
 	} else if made, err = h.createTopic(t.Topic, partitions, configs); err != nil {
 		return createTopicError(t.Topic, err)
 	}
 	a := kmsg.NewCreateTopicsResponseTopic()
 	a.Topic, a.TopicID, a.NumPartitions, a.ReplicationFactor = made.Name, made.ID, made.Partitions, 1
-	a.Configs = h.createdTopicConfigs(made)
+	if q.Version >= 5 {
+		a.Configs = h.createdTopicConfigs(made)
+	}
 	return a
 }
 
@@ -174,6 +176,15 @@ func (h *Handlers) newTopicConfigs(given []kmsg.CreateTopicsRequestTopicConfig) 
 }
 
 // createdTopicConfigs describes all settings of a topic that has just been made.
-func (h *Handlers) createdTopicConfigs(*meta.Topic) []kmsg.CreateTopicsResponseTopicConfig {
-	return []kmsg.CreateTopicsResponseTopicConfig{}
+func (h *Handlers) createdTopicConfigs(t *meta.Topic) []kmsg.CreateTopicsResponseTopicConfig {
+	described := h.Config.DescribeTopic(t.Configs, nil)
+	all := make([]kmsg.CreateTopicsResponseTopicConfig, len(described))
+	for i := range described {
+		e := &described[i]
+		all[i].Name, all[i].ReadOnly, all[i].Source, all[i].IsSensitive = e.Name, e.ReadOnly, int8(e.Source), e.Sensitive
+		if !e.Null {
+			all[i].Value = &e.Value
+		}
+	}
+	return all
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// DeleteTopics 1-6. Internal topics can't be deleted (Kafka would make them again): INVALID_TOPIC_EXCEPTION.
+// DeleteTopics, versions 1 to 6. Internal topics can't be deleted (Kafka would make them again):
+// INVALID_TOPIC_EXCEPTION.
 
 // deleteTopics deletes topics, each with an error of its own.
 func (h *Handlers) deleteTopics(r *protocol.Request, q *kmsg.DeleteTopicsRequest) protocol.Response {

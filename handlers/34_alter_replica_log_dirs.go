@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// AlterReplicaLogDirs 1-2. There is one data directory, so a replica can only be moved to where it is.
+// AlterReplicaLogDirs, versions 1 to 2. There is one data directory, so a replica can only be moved to where it is.
 
 // alterReplicaLogDirs takes the data directory and refuses any other.
 func (h *Handlers) alterReplicaLogDirs(r *protocol.Request, q *kmsg.AlterReplicaLogDirsRequest) protocol.Response {

@@ -7,8 +7,8 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// DescribeLogDirs 1-5. There is one data directory; what isn't there is left out. Internal topics, which have no files,
-// have size 0.
+// DescribeLogDirs, versions 1 to 5. There is one data directory; what isn't there is left out. Internal topics, which
+// have no files, have size 0.
 
 // describeLogDirs answers the sizes of partitions, and of the disk.
 func (h *Handlers) describeLogDirs(r *protocol.Request, q *kmsg.DescribeLogDirsRequest) protocol.Response {

@@ -9,7 +9,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// CreatePartitions 0-3. The partitions of internal topics are set by the broker's configuration alone:
+// CreatePartitions, versions 0 to 3. The partitions of internal topics are set by the broker's configuration alone:
 // INVALID_TOPIC_EXCEPTION.
 
 // createPartitions adds partitions to topics, each with an error of its own.

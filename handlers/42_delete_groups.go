@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// DeleteGroups 0-3.
+// DeleteGroups, versions 0 to 3.
 
 // deleteGroups removes groups without members, and their offsets.
 func (h *Handlers) deleteGroups(r *protocol.Request, q *kmsg.DeleteGroupsRequest) protocol.Response {

@@ -8,7 +8,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// ElectLeaders 0-2. The only broker leads everything, so an election is never needed.
+// ElectLeaders, versions 0 to 2. The only broker leads everything, so an election is never needed.
 
 // The kinds of elections.
 const (

@@ -8,7 +8,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// AlterPartitionReassignments 0-1. Replicas can only be where they are: on the only broker.
+// AlterPartitionReassignments, versions 0 to 1. Replicas can only be where they are: on the only broker.
 
 // alterPartitionReassignments checks the assignments asked for; there is nothing to move.
 func (h *Handlers) alterPartitionReassignments(r *protocol.Request, q *kmsg.AlterPartitionAssignmentsRequest) protocol.Response {

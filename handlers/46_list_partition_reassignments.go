@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// ListPartitionReassignments 0. None is ever under way.
+// ListPartitionReassignments, version 0. None is ever under way.
 
 // listPartitionReassignments answers an empty list.
 func (h *Handlers) listPartitionReassignments(r *protocol.Request, _ *kmsg.ListPartitionReassignmentsRequest) protocol.Response {

@@ -6,7 +6,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// OffsetDelete 0.
+// OffsetDelete, version 0.
 
 // offsetDelete removes offsets of a group from topics that it doesn't read.
 func (h *Handlers) offsetDelete(r *protocol.Request, q *kmsg.OffsetDeleteRequest) protocol.Response {

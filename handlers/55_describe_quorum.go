@@ -9,8 +9,8 @@ import (
 	"github.com/kbroker/kbroker/protocol/clock"
 )
 
-// DescribeQuorum 0-2. There is no metadata log; the broker answers as the only voter of one, so that tools that describe a
-// cluster work. Offsets are 0, and the controller's listener is the one that was asked.
+// DescribeQuorum, versions 0 to 2. There is no metadata log; the broker answers as the only voter of one, so that tools
+// that describe a cluster work. Offsets are 0, and the controller's listener is the one that was asked.
 
 // metadataTopic is the topic by which Kafka's controllers replicate the cluster's metadata. To clients it isn't there.
 const metadataTopic = "__cluster_metadata"

@@ -8,7 +8,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// UnregisterBroker 0. The only broker can't be unregistered: INVALID_REQUEST (Kafka would fence it).
+// UnregisterBroker, version 0. The only broker can't be unregistered: INVALID_REQUEST (Kafka would fence it).
 
 // unregisterBroker refuses.
 func (h *Handlers) unregisterBroker(r *protocol.Request, q *kmsg.UnregisterBrokerRequest) protocol.Response {

@@ -9,7 +9,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// DescribeTopicPartitions 0. Topics come by name; an answer holds so many partitions as the request or
+// DescribeTopicPartitions, version 0. Topics come by name; an answer holds so many partitions as the request or
 // max.request.partition.size.limit allows, and a cursor to where the next one goes on.
 
 // describeTopicPartitions answers a part of the partitions of the topics asked for, or of all.
