@@ -39,3 +39,25 @@ func (t *Topics) All() []*Topic { return t.sorted }
 
 // Len is the number of topics.
 func (t *Topics) Len() int { return len(t.sorted) }
+
+// with returns a view in which t is in place of the topic of that name, or added.
+func (t *Topics) with(topic *Topic) *Topics {
+	all := make([]*Topic, 0, len(t.sorted)+1)
+	for _, o := range t.sorted {
+		if o.Name != topic.Name {
+			all = append(all, o)
+		}
+	}
+	return NewTopics(append(all, topic))
+}
+
+// without returns a view that lacks the topic of that id.
+func (t *Topics) without(id storage.TopicID) *Topics {
+	all := make([]*Topic, 0, len(t.sorted))
+	for _, o := range t.sorted {
+		if o.ID != id {
+			all = append(all, o)
+		}
+	}
+	return NewTopics(all)
+}

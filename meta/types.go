@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/kbroker/kbroker/storage"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // Topic is a topic's definition. Values handed out by the store are shared and must not be changed.
@@ -42,6 +43,12 @@ var (
 	ErrNoTopic = errors.New("no such topic")
 	// ErrSchema is returned when the store was written by a version this one doesn't understand.
 	ErrSchema = errors.New("unknown schema version")
+	// ErrNodeID is returned when the store belongs to a broker with another node id.
+	ErrNodeID = errors.New("data directory of another broker")
+	// ErrDamaged is returned when something that had been made durable can't be read any more.
+	ErrDamaged = errors.New("metadata store is damaged")
+	// ErrLocked is returned when the store is in use.
+	ErrLocked = vfs.ErrLocked
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("metadata store is closed")
 )

@@ -1,0 +1,221 @@
+package meta
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/kbroker/kbroker/protocol/clock"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// Topics is an immutable view of the topics as they are now.
+func (s *Store) Topics() *Topics { return s.topics.Load() }
+
+// CreateTopic makes a topic durable and visible; [ErrTopicExists]. It sets ID, EpochBase and CreatedMs and returns the
+// topic as stored. The configs are copied.
+func (s *Store) CreateTopic(t Topic) (*Topic, error) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	if s.Topics().Named(t.Name) != nil {
+		return nil, fmt.Errorf("create topic %s: %w", t.Name, ErrTopicExists)
+	}
+	id, err := s.newID()
+	if err != nil {
+		return nil, err
+	}
+	t.ID, t.EpochBase, t.CreatedMs = id, s.Epoch(), clock.UnixMilli(s.clock)
+	t.Configs = maps.Clone(t.Configs)
+	var b Batch
+	b.set(topicKey(t.Name), t.append(nil))
+	if err = s.change(&b); err != nil {
+		return nil, fmt.Errorf("create topic %s: %w", t.Name, err)
+	}
+	s.gate.Lock()
+	delete(s.deleted, t.Name)
+	s.gate.Unlock()
+	s.topics.Store(s.Topics().with(&t))
+	return &t, nil
+}
+
+// DeleteTopic removes a topic, its partitions' records and all cursors on it, in one commit; [ErrNoTopic].
+func (s *Store) DeleteTopic(id storage.TopicID) (*Topic, error) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	t := s.Topics().WithID(id)
+	if t == nil {
+		return nil, fmt.Errorf("delete topic %s: %w", id, ErrNoTopic)
+	}
+	if err := s.deleteTopic(t); err != nil {
+		return nil, fmt.Errorf("delete topic %s: %w", t.Name, err)
+	}
+	s.topics.Store(s.Topics().without(id))
+	s.starts.Range(func(key, _ any) bool {
+		if k, ok := key.(logKey); ok && k.id == id {
+			s.starts.Delete(k)
+		}
+		return true
+	})
+	return t, nil
+}
+
+// deleteTopic commits the removal. No cursor can be committed meanwhile, and none on the topic afterwards.
+func (s *Store) deleteTopic(t *Topic) error {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	var b Batch
+	b.remove(topicKey(t.Name))
+	err := s.scan(string(appendKey(nil, partitionPrefix, t.Name, "")), func(key, _ []byte) error {
+		b.remove(key)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = s.scan(cursorPrefix, func(key, _ []byte) error {
+		_, tp, keyErr := parseCursorKey(key)
+		if keyErr == nil && tp.Topic == t.Name {
+			b.remove(key)
+		}
+		return keyErr
+	})
+	if err != nil {
+		return err
+	}
+	if err = s.write(&b, true); err != nil {
+		return err
+	}
+	s.deleted[t.Name] = true
+	return nil
+}
+
+// GrowTopic sets a larger number of partitions; [ErrNoTopic]. A number that isn't larger changes nothing.
+func (s *Store) GrowTopic(id storage.TopicID, partitions int32) (*Topic, error) {
+	return s.changeTopic(id, "grow topic", func(t *Topic) { t.Partitions = max(t.Partitions, partitions) })
+}
+
+// SetTopicConfigs replaces the topic's own settings, which are copied; [ErrNoTopic].
+func (s *Store) SetTopicConfigs(id storage.TopicID, configs map[string]string) (*Topic, error) {
+	return s.changeTopic(id, "configure topic", func(t *Topic) { t.Configs = maps.Clone(configs) })
+}
+
+// changeTopic commits a changed copy of a topic.
+func (s *Store) changeTopic(id storage.TopicID, what string, change func(*Topic)) (*Topic, error) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	old := s.Topics().WithID(id)
+	if old == nil {
+		return nil, fmt.Errorf("%s %s: %w", what, id, ErrNoTopic)
+	}
+	t := *old
+	change(&t)
+	var b Batch
+	b.set(topicKey(t.Name), t.append(nil))
+	if err := s.change(&b); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", what, t.Name, err)
+	}
+	s.topics.Store(s.Topics().with(&t))
+	return &t, nil
+}
+
+// change commits a batch that must last. The caller holds s.changes, so that the store isn't closed meanwhile.
+func (s *Store) change(b *Batch) error {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return s.write(b, true)
+}
+
+// loadTopics reads all topics.
+func (s *Store) loadTopics() error {
+	var all []*Topic
+	err := s.scan(topicPrefix, func(key, value []byte) error {
+		parts, err := keyParts(key, topicPrefix, 1)
+		if err != nil {
+			return err
+		}
+		t, err := decodeTopic(parts[0], value)
+		if err != nil {
+			return fmt.Errorf("topic %s: %w", parts[0], err)
+		}
+		all = append(all, t)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.topics.Store(NewTopics(all))
+	return nil
+}
+
+// LogStart is the log start offset of a partition, 0 if none was set.
+func (s *Store) LogStart(id storage.TopicID, partition int32) int64 {
+	if start, ok := s.starts.Load(logKey{id, partition}); ok {
+		return start.(int64) //nolint:forcetypeassert,errcheck // nothing else is stored
+	}
+	return 0
+}
+
+// SetLogStart makes a partition's log start offset durable; [ErrNoTopic].
+func (s *Store) SetLogStart(id storage.TopicID, partition int32, start int64) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	t := s.Topics().WithID(id)
+	if t == nil {
+		return fmt.Errorf("set log start of %s-%d: %w", id, partition, ErrNoTopic)
+	}
+	var b Batch
+	b.set(partitionKey(t.Name, partition), encodeLogStart(id, start))
+	if err := s.change(&b); err != nil {
+		return fmt.Errorf("set log start of %s-%d: %w", t.Name, partition, err)
+	}
+	s.starts.Store(logKey{id, partition}, start)
+	return nil
+}
+
+// loadStarts reads the log start offsets of the topics there are.
+func (s *Store) loadStarts() error {
+	return s.scan(partitionPrefix, func(key, value []byte) error {
+		topic, partition, err := parsePartitionKey(key)
+		if err != nil {
+			return err
+		}
+		id, start, err := decodeLogStart(value)
+		if err != nil {
+			return fmt.Errorf("partition %s-%d: %w", topic, partition, err)
+		}
+		if t := s.Topics().Named(topic); t != nil && t.ID == id {
+			s.starts.Store(logKey{id, partition}, start)
+		}
+		return nil
+	})
+}
+
+// ReserveProducerIDs makes a block of n producer ids durable as handed out and returns the first.
+func (s *Store) ReserveProducerIDs(n int64) (int64, error) {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	first := s.nextPID
+	var b Batch
+	b.set([]byte(producerKey), encodeNumber(first+n))
+	if err := s.change(&b); err != nil {
+		return 0, fmt.Errorf("reserve producer ids: %w", err)
+	}
+	s.nextPID = first + n
+	return first, nil
+}
+
+func (s *Store) loadProducerID() error {
+	value, err := s.get([]byte(producerKey))
+	if err != nil || value == nil {
+		return err
+	}
+	if s.nextPID, err = decodeNumber(value); err != nil {
+		return fmt.Errorf("%s: %w", producerKey, err)
+	}
+	return nil
+}
