@@ -1,0 +1,169 @@
+package group
+
+import (
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+)
+
+// versionDescribeNotFound is the first version of DescribeGroups that answers GROUP_ID_NOT_FOUND; before, such a group is
+// only Dead.
+const versionDescribeNotFound = 6
+
+const stateDead = "Dead"
+
+// DescribeGroups describes classic groups. Authorized operations are for the caller to fill in.
+func (c *Coordinator) DescribeGroups(version int16, req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
+	answer := kmsg.NewPtrDescribeGroupsResponse()
+	answer.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(req.Groups))
+	for i, id := range req.Groups {
+		answer.Groups[i] = c.describe(version, id)
+	}
+	return answer
+}
+
+func (c *Coordinator) describe(version int16, id string) kmsg.DescribeGroupsResponseGroup {
+	d := kmsg.NewDescribeGroupsResponseGroup()
+	d.Group, d.State = id, stateDead
+	d.Members = []kmsg.DescribeGroupsResponseGroupMember{}
+	g := c.lock(id)
+	if g == nil {
+		if version >= versionDescribeNotFound {
+			d.ErrorCode = int16(protocol.GroupIDNotFound)
+			d.ErrorMessage = kmsg.StringPtr("Group " + id + " not found.")
+		}
+		return d
+	}
+	defer g.mu.Unlock()
+	d.State = stateEmpty.String()
+	if g.classic != nil {
+		g.classic.describe(&d)
+	}
+	return d
+}
+
+// describe fills in the members. What they work by and what was assigned is only shown when it holds.
+func (k *classic) describe(d *kmsg.DescribeGroupsResponseGroup) {
+	d.State, d.ProtocolType = k.state.String(), k.protocolType
+	if k.state == stateStable {
+		d.Protocol = k.protocol
+	}
+	for _, m := range k.order {
+		member := kmsg.NewDescribeGroupsResponseGroupMember()
+		member.MemberID, member.InstanceID = m.id, m.instance
+		member.ClientID, member.ClientHost = m.clientID, m.clientHost
+		member.ProtocolMetadata, member.MemberAssignment = []byte{}, []byte{}
+		if k.state == stateStable {
+			member.ProtocolMetadata = m.metadata(k.protocol)
+			member.MemberAssignment = append(member.MemberAssignment, m.assignment...)
+		}
+		d.Members = append(d.Members, member)
+	}
+}
+
+// ListGroups lists all groups, or those of some states and types. Filters ignore case.
+func (c *Coordinator) ListGroups(req *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse {
+	answer := kmsg.NewPtrListGroupsResponse()
+	answer.Groups = []kmsg.ListGroupsResponseGroup{}
+	for _, g := range c.all() {
+		if listed, ok := g.list(); ok && matches(req.StatesFilter, listed.GroupState) && matches(req.TypesFilter, listed.GroupType) {
+			answer.Groups = append(answer.Groups, listed)
+		}
+	}
+	return answer
+}
+
+// list is the group's entry; false when it is dead.
+func (g *group) list() (kmsg.ListGroupsResponseGroup, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	listed := kmsg.NewListGroupsResponseGroup()
+	listed.Group, listed.GroupState, listed.GroupType = g.id, stateEmpty.String(), "classic"
+	if g.classic != nil {
+		listed.ProtocolType, listed.GroupState = g.classic.protocolType, g.classic.state.String()
+	}
+	return listed, !g.dead
+}
+
+// matches says whether a filter lets a value through; an empty one lets all.
+func matches(filter []string, value string) bool {
+	if len(filter) == 0 {
+		return true
+	}
+	for _, f := range filter {
+		if strings.EqualFold(f, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// DeleteGroups deletes groups that have no members, with their offsets. Open transactions don't hinder it.
+func (c *Coordinator) DeleteGroups(req *kmsg.DeleteGroupsRequest) *kmsg.DeleteGroupsResponse {
+	answer := kmsg.NewPtrDeleteGroupsResponse()
+	answer.Groups = make([]kmsg.DeleteGroupsResponseGroup, len(req.Groups))
+	for i, id := range req.Groups {
+		answer.Groups[i].Group = id
+		answer.Groups[i].ErrorCode = int16(c.deleteGroup(id))
+	}
+	return answer
+}
+
+func (c *Coordinator) deleteGroup(id string) protocol.ErrorCode {
+	g := c.lock(id)
+	if g == nil {
+		return protocol.GroupIDNotFound
+	}
+	defer g.mu.Unlock()
+	if g.classic != nil && g.classic.state != stateEmpty {
+		return protocol.NonEmptyGroup
+	}
+	o := &g.offsets
+	o.mu.Lock()
+	o.settle()
+	if c.erase(g, o.all()) != nil {
+		return protocol.CoordinatorNotAvailable
+	}
+	return protocol.None
+}
+
+// erase removes offsets and everything else that is kept of a group, and buries it. No commit can be under way: the caller
+// holds g.mu and g.offsets.mu and has waited. The latter is released.
+func (c *Coordinator) erase(g *group, cursors []meta.TopicPartition) error {
+	o := &g.offsets
+	err := o.write(c, func(b *meta.Batch) {
+		for _, tp := range cursors {
+			b.DeleteCursor(g.id, tp)
+		}
+		for producerID := range o.txns {
+			b.DeleteGroup(txnKey(g.id, producerID))
+		}
+		if g.recorded {
+			b.DeleteGroup(groupKey(g.id))
+			b.DeleteGroup(markKey(g.id))
+		}
+	}, func() {
+		for producerID := range o.txns {
+			c.txns.remove(producerID, g.id)
+		}
+		o.topics, o.txns = nil, nil
+	})
+	if err == nil {
+		c.bury(g)
+	}
+	return err
+}
+
+// all lists everything committed. The caller holds o.mu.
+func (o *offsets) all() []meta.TopicPartition {
+	var all []meta.TopicPartition
+	for name, list := range o.topics {
+		for _, p := range list {
+			all = append(all, meta.TopicPartition{Topic: name, Partition: p.partition})
+		}
+	}
+	return all
+}

@@ -1,0 +1,68 @@
+package group
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kbroker/kbroker/protocol/clock"
+)
+
+// group is one group id: a membership machine, if there ever was a member, and committed offsets.
+type group struct {
+	id string
+	c  *Coordinator
+
+	mu       sync.Mutex
+	dead     bool // deleted; whoever finds it looks again
+	classic  *classic
+	timer    clock.Timer
+	wakeAt   time.Duration // what the timer is armed for; 0 when it isn't
+	offsets  offsets       // has its own lock, below mu
+	recorded bool          // the store holds a record of the machine
+}
+
+func (c *Coordinator) newGroup(id string) *group {
+	return &group{id: strings.Clone(id), c: c}
+}
+
+// wake sees to it that tick runs at that time or before. The caller holds g.mu.
+func (g *group) wake(at, now time.Duration) {
+	if g.wakeAt != 0 && g.wakeAt <= at {
+		return
+	}
+	g.wakeAt = at
+	d := max(at-now, 0)
+	if g.timer == nil {
+		g.timer = g.c.clock.AfterFunc(d, g.tick)
+		return
+	}
+	g.timer.Reset(d)
+}
+
+// disarm stops the timer. The caller holds g.mu.
+func (g *group) disarm() {
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	g.wakeAt = 0
+}
+
+// tick lets the machine do what has become due.
+func (g *group) tick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dead || g.wakeAt == 0 || g.c.draining.Load() {
+		return
+	}
+	g.wakeAt = 0
+	t := g.c.turn()
+	var next time.Duration
+	if g.classic != nil {
+		g.classic.tick(t)
+		next = g.classic.nextDeadline()
+	}
+	if next != 0 {
+		g.wake(next, t.now)
+	}
+}

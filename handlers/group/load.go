@@ -1,0 +1,120 @@
+package group
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/kbroker/kbroker/meta"
+)
+
+// stored is what the records of one classic group say together.
+type stored struct {
+	record     *classicRecord
+	generation int32 // of the mark
+	marked     bool
+}
+
+// load reads everything back. Sessions and join phases begin anew: nobody could heartbeat while the broker was away.
+func (c *Coordinator) load() error {
+	found := make(map[string]*stored)
+	err := c.store.Groups(func(key string, record []byte) error {
+		if err := c.loadRecord(found, key, record); err != nil {
+			return fmt.Errorf("record %q: %w", key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read group records: %w", err)
+	}
+	for id, s := range found {
+		g := c.lockOrMake(id)
+		g.recorded = true
+		g.classic = restoreClassic(c.turn(), g, s)
+		g.mu.Unlock()
+	}
+	err = c.store.Cursors(func(group string, tp meta.TopicPartition, cursor meta.Cursor) error {
+		g := c.lockOrMake(group)
+		g.offsets.set(tp.Topic, tp.Partition, cursor)
+		g.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read committed offsets: %w", err)
+	}
+	return nil
+}
+
+// loadRecord takes one record.
+func (c *Coordinator) loadRecord(found map[string]*stored, key string, record []byte) error {
+	id, part, err := splitKey(key)
+	if err != nil {
+		return err
+	}
+	if part != "" && part[:1] == partTxn {
+		return c.loadTxn(id, part[1:], record)
+	}
+	if found[id] == nil {
+		found[id] = &stored{}
+	}
+	switch part {
+	case "":
+		found[id].record, err = decodeClassic(record)
+	case partMark:
+		found[id].marked = true
+		found[id].generation, err = decodeMark(record)
+	default:
+		err = fmt.Errorf("%w: unknown part %q", errRecord, part)
+	}
+	return err
+}
+
+func (c *Coordinator) loadTxn(id, part string, record []byte) error {
+	if len(part) != 8 {
+		return fmt.Errorf("%w: producer id %q", errRecord, part)
+	}
+	producerID := int64(binary.BigEndian.Uint64([]byte(part)))
+	txn, err := decodeTxn(record)
+	if err != nil {
+		return err
+	}
+	g := c.lockOrMake(id)
+	defer g.mu.Unlock()
+	if g.offsets.txns == nil {
+		g.offsets.txns = make(map[int64]*txnOffsets)
+	}
+	g.offsets.txns[producerID] = txn
+	c.txns.add(producerID, g.id)
+	return nil
+}
+
+// restoreClassic is a group after a restart: as it was when it was last stable or empty, and if a rebalance had begun since,
+// in that rebalance, from its start.
+func restoreClassic(t *turn, g *group, s *stored) *classic {
+	k := newClassic(g)
+	if r := s.record; r != nil {
+		k.generation, k.next = r.generation, r.generation+1
+		k.protocol, k.emptySinceMs = r.protocol, r.emptySinceMs
+		for _, m := range r.members {
+			m.synced = true
+			k.insert(m, r.protocolType)
+			k.extend(t, m)
+		}
+		k.protocolType = r.protocolType
+		if k.members[r.leader] != nil {
+			k.leader = r.leader
+		}
+	}
+	if len(k.order) > 0 {
+		k.state = stateStable
+	}
+	if !s.marked || s.generation < k.generation {
+		return k
+	}
+	// The generation after the marked one may have been handed out: it is skipped.
+	k.generation, k.next = s.generation, s.generation+2
+	if k.state == stateStable {
+		k.state = statePreparingRebalance
+		k.joinUntil(t, k.rebalanceTimeout())
+	}
+	return k
+}

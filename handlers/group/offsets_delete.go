@@ -1,0 +1,113 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+)
+
+// OffsetDelete removes committed offsets, but not of topics that the group's members subscribe to. Whether topics and
+// partitions exist is for the caller to check.
+func (c *Coordinator) OffsetDelete(req *kmsg.OffsetDeleteRequest) *kmsg.OffsetDeleteResponse {
+	answer := kmsg.NewPtrOffsetDeleteResponse()
+	answer.Topics = []kmsg.OffsetDeleteResponseTopic{}
+	if req.Group == "" {
+		answer.ErrorCode = int16(protocol.InvalidGroupID)
+		return answer
+	}
+	g := c.lock(req.Group)
+	if g == nil {
+		answer.ErrorCode = int16(protocol.GroupIDNotFound)
+		return answer
+	}
+	if code := g.checkOffsetDelete(); code != protocol.None {
+		g.mu.Unlock()
+		answer.ErrorCode = int16(code)
+		return answer
+	}
+	var deleted []meta.TopicPartition
+	for i := range req.Topics {
+		code := protocol.None
+		if g.subscribes(req.Topics[i].Topic) {
+			code = protocol.GroupSubscribedToTopic
+		}
+		topic := kmsg.NewOffsetDeleteResponseTopic()
+		topic.Topic = req.Topics[i].Topic
+		for _, p := range req.Topics[i].Partitions {
+			topic.Partitions = append(topic.Partitions, kmsg.OffsetDeleteResponseTopicPartition{Partition: p.Partition, ErrorCode: int16(code)})
+			if code == protocol.None {
+				deleted = append(deleted, meta.TopicPartition{Topic: topic.Topic, Partition: p.Partition})
+			}
+		}
+		answer.Topics = append(answer.Topics, topic)
+	}
+	g.offsets.mu.Lock()
+	g.mu.Unlock()
+	if c.deleteOffsets(g, deleted) != nil {
+		answer.ErrorCode = int16(protocol.CoordinatorNotAvailable)
+		answer.Topics = []kmsg.OffsetDeleteResponseTopic{}
+	}
+	return answer
+}
+
+// deleteOffsets removes offsets. The caller holds g.offsets.mu; it is released.
+func (c *Coordinator) deleteOffsets(g *group, deleted []meta.TopicPartition) error {
+	o := &g.offsets
+	if len(deleted) == 0 {
+		o.mu.Unlock()
+		return nil
+	}
+	return o.write(c, func(b *meta.Batch) {
+		for _, tp := range deleted {
+			b.DeleteCursor(g.id, tp)
+		}
+	}, func() {
+		for _, tp := range deleted {
+			o.remove(tp.Topic, tp.Partition)
+		}
+	})
+}
+
+// checkOffsetDelete says whether single offsets may be deleted: of a group with members only if their subscriptions are
+// known.
+func (g *group) checkOffsetDelete() protocol.ErrorCode {
+	if g.classic != nil && g.classic.state != stateEmpty && g.classic.protocolType != consumerProtocolType {
+		return protocol.NonEmptyGroup
+	}
+	return protocol.None
+}
+
+// subscribes says whether a member subscribes to the topic.
+func (g *group) subscribes(topic string) bool {
+	return g.classic != nil && g.classic.subscribes(topic)
+}
+
+// TopicDeleted forgets a topic's offsets. It is called after the store has removed the topic and its cursors and the view of
+// topics shows that. A commit that was under way then may have come behind; it is removed from the store here.
+func (c *Coordinator) TopicDeleted(name string) {
+	for _, g := range c.all() {
+		g.mu.Lock()
+		o := &g.offsets
+		o.mu.Lock()
+		g.mu.Unlock()
+		late := o.busy()
+		if late {
+			o.settle()
+		}
+		var stale []meta.TopicPartition
+		for _, p := range o.topics[name] {
+			stale = append(stale, meta.TopicPartition{Topic: name, Partition: p.partition})
+		}
+		delete(o.topics, name)
+		for _, txn := range o.txns {
+			delete(txn.topics, name)
+		}
+		if !late || len(stale) == 0 {
+			o.mu.Unlock()
+			continue
+		}
+		// commit has logged the error; what is left is an offset that expires.
+		_ = c.deleteOffsets(g, stale) //nolint:errcheck // see above
+	}
+}

@@ -1,0 +1,268 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/protocol"
+)
+
+// txnOffsets are the offsets that a producer has sent to the group in a transaction that is still open. They are kept in
+// the store like committed ones, but nobody reads them before the transaction is committed.
+type txnOffsets struct {
+	epoch  int16
+	topics map[string]topicOffsets
+}
+
+// openTxns says which groups hold offsets of which producer.
+type openTxns struct {
+	sync.Mutex
+	groups map[int64]map[string]struct{}
+}
+
+func (t *openTxns) add(producerID int64, group string) {
+	t.Lock()
+	defer t.Unlock()
+	if t.groups == nil {
+		t.groups = make(map[int64]map[string]struct{})
+	}
+	if t.groups[producerID] == nil {
+		t.groups[producerID] = make(map[string]struct{})
+	}
+	t.groups[producerID][group] = struct{}{}
+}
+
+func (t *openTxns) remove(producerID int64, group string) {
+	t.Lock()
+	defer t.Unlock()
+	if delete(t.groups[producerID], group); len(t.groups[producerID]) == 0 {
+		delete(t.groups, producerID)
+	}
+}
+
+func (t *openTxns) of(producerID int64) []string {
+	t.Lock()
+	defer t.Unlock()
+	names := make([]string, 0, len(t.groups[producerID]))
+	for name := range t.groups[producerID] {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TxnOffsetCommit keeps offsets that count once the producer's transaction is committed. That the transaction is open, and
+// the group part of it, is for the transaction coordinator to check before.
+func (c *Coordinator) TxnOffsetCommit(version int16, req *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse {
+	r := commitRequest{
+		group: req.Group, memberID: req.MemberID, instance: req.InstanceID, generation: req.Generation, version: version,
+		transactional: true,
+	}
+	if version < 3 {
+		r.memberID, r.instance, r.generation = "", nil, -1
+	}
+	answer := kmsg.NewPtrTxnOffsetCommitResponse()
+	answer.Topics = make([]kmsg.TxnOffsetCommitResponseTopic, len(req.Topics))
+	for i := range req.Topics {
+		answer.Topics[i].Topic = req.Topics[i].Topic
+		answer.Topics[i].Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(req.Topics[i].Partitions))
+		for j := range req.Topics[i].Partitions {
+			answer.Topics[i].Partitions[j].Partition = req.Topics[i].Partitions[j].Partition
+		}
+	}
+	if req.Group == "" {
+		failTxnCommit(answer, protocol.InvalidGroupID)
+		return answer
+	}
+	g, code := c.lockForCommit(&r)
+	if code != protocol.None {
+		failTxnCommit(answer, code)
+		return answer
+	}
+	if c.keepTxnOffsets(g, req, answer) != nil {
+		failTxnCommit(answer, protocol.CoordinatorNotAvailable)
+	}
+	return answer
+}
+
+func failTxnCommit(answer *kmsg.TxnOffsetCommitResponse, code protocol.ErrorCode) {
+	for i := range answer.Topics {
+		for j := range answer.Topics[i].Partitions {
+			if p := &answer.Topics[i].Partitions[j]; p.ErrorCode == 0 {
+				p.ErrorCode = int16(code)
+			}
+		}
+	}
+}
+
+// keepTxnOffsets adds to what the producer has sent before. The caller holds g.mu and g.offsets.mu; both are released.
+func (c *Coordinator) keepTxnOffsets(g *group, req *kmsg.TxnOffsetCommitRequest, answer *kmsg.TxnOffsetCommitResponse) error {
+	g.mu.Unlock()
+	o := &g.offsets
+	o.settle() // the record is written whole: two commits of a producer must not miss each other's offsets
+	cfg, nowMs := c.config(), c.clock.Now().UnixMilli()
+	topics := c.topics()
+	next := o.txns[req.ProducerID].with(req.ProducerEpoch)
+	for i := range req.Topics {
+		topic := strings.Clone(req.Topics[i].Topic)
+		gone := topics.Named(topic) == nil
+		for j := range req.Topics[i].Partitions {
+			p := &req.Topics[i].Partitions[j]
+			metadata, code := keepMetadata(p.Metadata, cfg.OffsetMetadataMax)
+			if gone {
+				code = protocol.UnknownTopicOrPartition
+			}
+			if answer.Topics[i].Partitions[j].ErrorCode = int16(code); code != protocol.None {
+				continue
+			}
+			next.set(topic, p.Partition, meta.Cursor{
+				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: metadata, CommitMs: nowMs, ExpireMs: -1,
+			})
+		}
+	}
+	if len(next.topics) == 0 {
+		o.mu.Unlock()
+		return nil
+	}
+	return o.write(c, func(b *meta.Batch) {
+		b.PutGroup(txnKey(g.id, req.ProducerID), next.encode())
+	}, func() {
+		if o.txns == nil {
+			o.txns = make(map[int64]*txnOffsets)
+		}
+		o.txns[req.ProducerID] = next
+		c.txns.add(req.ProducerID, g.id)
+	})
+}
+
+// CompleteTransaction makes the offsets that a producer has sent in its transaction count, or drops them. It may be called
+// again, after an error or a restart; what is done already stays done.
+func (c *Coordinator) CompleteTransaction(producerID int64, commit bool) error {
+	for _, name := range c.txns.of(producerID) {
+		g := c.lock(name)
+		if g == nil {
+			c.txns.remove(producerID, name)
+			continue
+		}
+		g.offsets.mu.Lock()
+		g.mu.Unlock()
+		if err := c.completeIn(g, producerID, commit); err != nil {
+			return fmt.Errorf("complete transaction of producer %d in group %q: %w", producerID, name, err)
+		}
+	}
+	return nil
+}
+
+// completeIn ends a transaction in one group. The caller holds g.offsets.mu; it is released.
+func (c *Coordinator) completeIn(g *group, producerID int64, commit bool) error {
+	o := &g.offsets
+	o.settle()
+	txn := o.txns[producerID]
+	if txn == nil {
+		o.mu.Unlock()
+		c.txns.remove(producerID, g.id)
+		return nil
+	}
+	var counted []newOffset
+	if commit {
+		counted = o.countable(txn, c.topics())
+	}
+	return o.write(c, func(b *meta.Batch) {
+		for i := range counted {
+			b.PutCursor(g.id, counted[i].tp, counted[i].cursor)
+		}
+		b.DeleteGroup(txnKey(g.id, producerID))
+	}, func() {
+		for i := range counted {
+			o.set(counted[i].tp.Topic, counted[i].tp.Partition, counted[i].cursor)
+		}
+		delete(o.txns, producerID)
+		c.txns.remove(producerID, g.id)
+	})
+}
+
+// countable lists the transaction's offsets, without those of topics deleted meanwhile and those that a later commit
+// outside the transaction has overtaken.
+func (o *offsets) countable(txn *txnOffsets, topics *meta.Topics) []newOffset {
+	var counted []newOffset
+	for name, list := range txn.topics {
+		if topics.Named(name) == nil {
+			continue
+		}
+		for _, p := range list {
+			if last, found := o.get(name, p.partition); found && last.CommitMs > p.cursor.CommitMs {
+				continue
+			}
+			counted = append(counted, newOffset{meta.TopicPartition{Topic: name, Partition: p.partition}, p.cursor})
+		}
+	}
+	return counted
+}
+
+// pending says that an open transaction has an offset for the partition.
+func (o *offsets) pending(topic string, partition int32) bool {
+	for _, txn := range o.txns {
+		if _, found := txn.topics[topic].find(partition); found {
+			return true
+		}
+	}
+	return false
+}
+
+// with is a copy that can be added to. What an earlier epoch of the producer left behind is dropped.
+func (x *txnOffsets) with(epoch int16) *txnOffsets {
+	next := &txnOffsets{epoch: epoch, topics: make(map[string]topicOffsets)}
+	if x != nil && x.epoch == epoch {
+		for name, list := range x.topics {
+			next.topics[name] = slices.Clone(list)
+		}
+	}
+	return next
+}
+
+func (x *txnOffsets) set(topic string, partition int32, cursor meta.Cursor) {
+	list := x.topics[topic]
+	i, found := list.find(partition)
+	if found {
+		list[i].cursor = cursor
+		return
+	}
+	x.topics[topic] = slices.Insert(list, i, partitionOffset{partition, cursor})
+}
+
+func (x *txnOffsets) encode() []byte {
+	e := encoder{kindTxn, layoutVersion}
+	e.int(int64(x.epoch))
+	e.int(int64(len(x.topics)))
+	for name, list := range x.topics {
+		e.string(name)
+		e.int(int64(len(list)))
+		for _, p := range list {
+			e.int(int64(p.partition))
+			e.int(p.cursor.Offset)
+			e.int(int64(p.cursor.LeaderEpoch))
+			e.string(p.cursor.Metadata)
+			e.int(p.cursor.CommitMs)
+		}
+	}
+	return e
+}
+
+func decodeTxn(b []byte) (*txnOffsets, error) {
+	d := newDecoder(b, kindTxn)
+	x := &txnOffsets{epoch: int16(d.int()), topics: make(map[string]topicOffsets)}
+	for n := d.count(); n > 0 && d.err == nil; n-- {
+		name := d.string()
+		for m := d.count(); m > 0 && d.err == nil; m-- {
+			partition := int32(d.int())
+			cursor := meta.Cursor{Offset: d.int(), LeaderEpoch: int32(d.int()), Metadata: d.string(), CommitMs: d.int(), ExpireMs: -1}
+			x.set(name, partition, cursor)
+		}
+	}
+	return x, d.end()
+}
