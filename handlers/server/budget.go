@@ -33,7 +33,9 @@ type budgetWaiter struct {
 }
 
 // newBudget makes a budget of total bytes.
-func newBudget(total int64, overdraft bool) *budget { return &budget{total: total, overdraft: overdraft} }
+func newBudget(total int64, overdraft bool) *budget {
+	return &budget{total: total, overdraft: overdraft}
+}
 
 // acquire adds n bytes to a hold, waiting until there is room. It is false, with nothing added, if done is closed first.
 func (b *budget) acquire(done <-chan struct{}, h *hold, n int64) bool {
