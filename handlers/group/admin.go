@@ -16,11 +16,11 @@ const versionDescribeNotFound = 6
 const stateDead = "Dead"
 
 // DescribeGroups describes classic groups. Authorized operations are for the caller to fill in.
-func (c *Coordinator) DescribeGroups(version int16, req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
+func (c *Coordinator) DescribeGroups(req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
 	answer := kmsg.NewPtrDescribeGroupsResponse()
 	answer.Groups = make([]kmsg.DescribeGroupsResponseGroup, len(req.Groups))
 	for i, id := range req.Groups {
-		answer.Groups[i] = c.describe(version, id)
+		answer.Groups[i] = c.describe(req.Version, id)
 	}
 	return answer
 }

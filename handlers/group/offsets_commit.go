@@ -30,14 +30,16 @@ type commitRequest struct {
 	retentionMs   int64 // -1: the group's
 }
 
-// OffsetCommit commits offsets, those of a request in one write. Whether topics and partitions exist is for the caller to
-// check; only a topic deleted meanwhile is noticed here.
-func (c *Coordinator) OffsetCommit(version int16, req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
+// OffsetCommit commits offsets, those of a request in one write, and returns once they are as durable as the store makes
+// them. The answer has the request's partitions in their order. Whether partitions exist is for the caller to check; that
+// a topic is gone is noticed here too, since it may go while the request is on its way.
+func (c *Coordinator) OffsetCommit(req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
 	r := commitRequest{
-		group: req.Group, memberID: req.MemberID, instance: req.InstanceID, generation: req.Generation, version: version,
+		group: req.Group, memberID: req.MemberID, instance: req.InstanceID, generation: req.Generation,
+		version:     req.Version,
 		retentionMs: -1,
 	}
-	if version >= 2 && version <= 4 {
+	if req.Version >= 2 && req.Version <= 4 {
 		r.retentionMs = req.RetentionTimeMillis
 	}
 	answer := kmsg.NewPtrOffsetCommitResponse()

@@ -7,8 +7,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// OffsetDelete removes committed offsets, but not of topics that the group's members subscribe to. Whether topics and
-// partitions exist is for the caller to check.
+// OffsetDelete removes committed offsets, but not of topics that the group's members subscribe to.
 func (c *Coordinator) OffsetDelete(req *kmsg.OffsetDeleteRequest) *kmsg.OffsetDeleteResponse {
 	answer := kmsg.NewPtrOffsetDeleteResponse()
 	answer.Topics = []kmsg.OffsetDeleteResponseTopic{}
@@ -27,20 +26,11 @@ func (c *Coordinator) OffsetDelete(req *kmsg.OffsetDeleteRequest) *kmsg.OffsetDe
 		return answer
 	}
 	var deleted []meta.TopicPartition
+	topics := c.topics()
 	for i := range req.Topics {
-		code := protocol.None
-		if g.subscribes(req.Topics[i].Topic) {
-			code = protocol.GroupSubscribedToTopic
-		}
-		topic := kmsg.NewOffsetDeleteResponseTopic()
-		topic.Topic = req.Topics[i].Topic
-		for _, p := range req.Topics[i].Partitions {
-			topic.Partitions = append(topic.Partitions, kmsg.OffsetDeleteResponseTopicPartition{Partition: p.Partition, ErrorCode: int16(code)})
-			if code == protocol.None {
-				deleted = append(deleted, meta.TopicPartition{Topic: topic.Topic, Partition: p.Partition})
-			}
-		}
-		answer.Topics = append(answer.Topics, topic)
+		answered, there := g.deletable(topics, &req.Topics[i])
+		answer.Topics = append(answer.Topics, answered)
+		deleted = append(deleted, there...)
 	}
 	g.offsets.mu.Lock()
 	g.mu.Unlock()
@@ -49,6 +39,27 @@ func (c *Coordinator) OffsetDelete(req *kmsg.OffsetDeleteRequest) *kmsg.OffsetDe
 		answer.Topics = []kmsg.OffsetDeleteResponseTopic{}
 	}
 	return answer
+}
+
+// deletable answers for a topic and lists what is to be deleted of it.
+func (g *group) deletable(topics *meta.Topics, asked *kmsg.OffsetDeleteRequestTopic) (answer kmsg.OffsetDeleteResponseTopic, deleted []meta.TopicPartition) {
+	answer.Topic = asked.Topic
+	topic := topics.Named(asked.Topic)
+	subscribed := topic != nil && g.subscribes(topic.Name)
+	for i := range asked.Partitions {
+		number := asked.Partitions[i].Partition
+		code := protocol.None
+		switch {
+		case topic == nil || number < 0 || number >= topic.Partitions:
+			code = protocol.UnknownTopicOrPartition
+		case subscribed:
+			code = protocol.GroupSubscribedToTopic
+		default:
+			deleted = append(deleted, meta.TopicPartition{Topic: topic.Name, Partition: number})
+		}
+		answer.Partitions = append(answer.Partitions, kmsg.OffsetDeleteResponseTopicPartition{Partition: number, ErrorCode: int16(code)})
+	}
+	return answer, deleted
 }
 
 // deleteOffsets removes offsets. The caller holds g.offsets.mu; it is released.

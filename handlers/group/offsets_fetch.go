@@ -7,12 +7,12 @@ import (
 )
 
 // OffsetFetch reads committed offsets. What isn't there is no error: offset -1.
-func (c *Coordinator) OffsetFetch(version int16, req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
+func (c *Coordinator) OffsetFetch(req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
 	answer := kmsg.NewPtrOffsetFetchResponse()
-	if version >= 8 {
+	if req.Version >= 8 {
 		answer.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
 		for i := range req.Groups {
-			answer.Groups[i] = c.fetchGroup(version, &req.Groups[i], req.RequireStable)
+			answer.Groups[i] = c.fetchGroup(&req.Groups[i], req.RequireStable)
 		}
 		return answer
 	}
@@ -24,7 +24,7 @@ func (c *Coordinator) OffsetFetch(version int16, req *kmsg.OffsetFetchRequest) *
 	for i := range req.Topics {
 		asked.Topics[i].Topic, asked.Topics[i].Partitions = req.Topics[i].Topic, req.Topics[i].Partitions
 	}
-	found := c.fetchGroup(version, &asked, req.RequireStable)
+	found := c.fetchGroup(&asked, req.RequireStable)
 	answer.ErrorCode = found.ErrorCode
 	answer.Topics = make([]kmsg.OffsetFetchResponseTopic, len(found.Topics))
 	for i := range found.Topics {
@@ -38,13 +38,13 @@ func (c *Coordinator) OffsetFetch(version int16, req *kmsg.OffsetFetchRequest) *
 }
 
 // fetchGroup reads the offsets of one group: of the topics asked for, or of all when they are null.
-func (c *Coordinator) fetchGroup(version int16, asked *kmsg.OffsetFetchRequestGroup, stable bool) kmsg.OffsetFetchResponseGroup {
+func (c *Coordinator) fetchGroup(asked *kmsg.OffsetFetchRequestGroup, stable bool) kmsg.OffsetFetchResponseGroup {
 	answer := kmsg.NewOffsetFetchResponseGroup()
 	answer.Group = asked.Group
 	answer.Topics = []kmsg.OffsetFetchResponseGroupTopic{}
 	var o *offsets
 	if g := c.lock(asked.Group); g != nil {
-		code := g.checkFetch(version, asked)
+		code := g.checkFetch(asked)
 		g.mu.Unlock()
 		if code != protocol.None {
 			answer.ErrorCode = int16(code)
@@ -104,6 +104,6 @@ func (o *offsets) read(topic string, partition int32, stable bool) kmsg.OffsetFe
 }
 
 // checkFetch says whether the sender may read: only a member of a consumer group can be refused.
-func (g *group) checkFetch(_ int16, _ *kmsg.OffsetFetchRequestGroup) protocol.ErrorCode {
+func (g *group) checkFetch(_ *kmsg.OffsetFetchRequestGroup) protocol.ErrorCode {
 	return protocol.None
 }

@@ -58,12 +58,13 @@ func (t *openTxns) of(producerID int64) []string {
 
 // TxnOffsetCommit keeps offsets that count once the producer's transaction is committed. That the transaction is open, and
 // the group part of it, is for the transaction coordinator to check before.
-func (c *Coordinator) TxnOffsetCommit(version int16, req *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse {
+func (c *Coordinator) TxnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse {
 	r := commitRequest{
-		group: req.Group, memberID: req.MemberID, instance: req.InstanceID, generation: req.Generation, version: version,
+		group: req.Group, memberID: req.MemberID, instance: req.InstanceID, generation: req.Generation,
+		version:       req.Version,
 		transactional: true,
 	}
-	if version < 3 {
+	if req.Version < 3 {
 		r.memberID, r.instance, r.generation = "", nil, -1
 	}
 	answer := kmsg.NewPtrTxnOffsetCommitResponse()
