@@ -29,6 +29,8 @@ type Deps struct {
 	Groups Groups
 	// Config is the broker's configuration.
 	Config *config.Broker
+	// ConfigStore keeps what clients change of it; nil lets that last until the broker stops.
+	ConfigStore ConfigStore
 	// Transactions vouches for transactional batches; nil refuses them.
 	Transactions Transactions
 	// DataDir is the data directory's path, as tools are told it.

@@ -132,7 +132,7 @@ func (s *snapshot) effective(k *Key) (value, error) {
 func (b *Broker) checkTogether() error {
 	s := b.now.Load()
 	if ms := s.values["log.retention.ms"]; !ms.null && ms.number == 0 {
-		return &Error{Key: "log.retention.ms", Value: "0", Reason: "must be unlimited (-1) or, equal or greater than 1"}
+		return errNoRetention("0")
 	}
 	if dirs := s.values["log.dirs"].list; len(dirs) > 1 {
 		return &Error{Key: "log.dirs", Value: s.static["log.dirs"], Reason: "There is one data directory; give one path"}
@@ -149,6 +149,11 @@ func (b *Broker) checkTogether() error {
 	}
 	_, err := b.Listeners()
 	return err
+}
+
+// errNoRetention refuses a retention of no time at all.
+func errNoRetention(value string) error {
+	return &Error{Key: "log.retention.ms", Value: value, Reason: "Value must be -1 for no limit, or at least 1"}
 }
 
 // checkBounds checks that a default for groups lies between its bounds.

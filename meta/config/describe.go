@@ -31,7 +31,7 @@ func (w Wanted) picks(k *Key) bool {
 	if len(w) == 0 {
 		return !k.Own && !k.Hidden
 	}
-	return !k.Hidden && slices.Contains(w, k.Name)
+	return slices.Contains(w, k.Name)
 }
 
 // DescribeBroker describes the settings of this broker, sorted by name.
@@ -78,12 +78,13 @@ func (b *Broker) addForeign(out []Entry, layer map[string]string, source Source,
 		if b.table.Key(BrokerScope, name) != nil || (len(wanted) > 0 && !slices.Contains(wanted, name)) {
 			continue
 		}
-		if slices.ContainsFunc(out, func(e Entry) bool { return e.Name == name }) {
+		s := Synonym{Name: name, Null: true, Source: source}
+		if i := slices.IndexFunc(out, func(e Entry) bool { return e.Name == name }); i >= 0 {
+			out[i].Synonyms = append(out[i].Synonyms, s)
 			continue
 		}
 		out = append(out, Entry{
-			Name: name, Null: true, Source: source, ReadOnly: b.table.lookup(name) == nil, Sensitive: true,
-			Synonyms: []Synonym{{Name: name, Null: true, Source: source}},
+			Name: name, Null: true, Source: source, ReadOnly: true, Sensitive: true, Synonyms: []Synonym{s},
 		})
 	}
 	return out

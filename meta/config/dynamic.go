@@ -18,38 +18,71 @@ const (
 	KindClientMetrics  Kind = "client-metrics"
 )
 
-// ValidateBroker checks settings that a client wants to change, for this broker or as the cluster's default. Keys that aren't
-// in the table are let through, as Apache Kafka does, for plugins. Errors are *Error or *RuleError; their texts are meant
-// for the client, with INVALID_REQUEST.
-func (b *Broker) ValidateBroker(changed []string, configs map[string]string, clusterDefault bool) error {
-	var fixed, perBroker []string
-	for _, name := range changed {
+// ValidateBroker checks the dynamic settings that this broker, or the cluster as its default, is to have. Keys that aren't
+// in the table are let through, as Apache Kafka does, for plugins. Errors are *Error or *RuleError; their texts are
+// meant for the client, with INVALID_REQUEST.
+func (b *Broker) ValidateBroker(configs map[string]string, clusterDefault bool) error {
+	names := slices.Sorted(maps.Keys(configs))
+	if err := b.checkModes(names, clusterDefault); err != nil {
+		return err
+	}
+	for _, name := range names {
+		k := b.table.lookup(name)
+		if k == nil {
+			continue
+		}
+		v, err := k.parse(configs[name])
+		if err != nil {
+			return err
+		}
+		if name == "log.retention.ms" && v.number == 0 {
+			return errNoRetention("0")
+		}
+	}
+	return nil
+}
+
+// checkModes checks that keys may be changed while the broker runs, and for whom.
+func (b *Broker) checkModes(names []string, clusterDefault bool) error {
+	var fixed, perBroker, perListener []string
+	for _, name := range names {
 		k := b.table.lookup(name)
 		switch {
 		case k == nil:
 		case k.Mode == ReadOnly:
 			fixed = append(fixed, name)
+		case k.Mode == PerBroker && strings.HasPrefix(name, "ssl."):
+			perListener = append(perListener, name)
 		case k.Mode == PerBroker && clusterDefault:
 			perBroker = append(perBroker, name)
 		}
 	}
-	if len(fixed) > 0 {
+	switch {
+	case len(fixed) > 0:
 		return &RuleError{Text: "Cannot update these configs dynamically: [" + strings.Join(fixed, ", ") + "]"}
-	}
-	if len(perBroker) > 0 {
-		return &RuleError{Text: "Cannot update these configs at default cluster level, per-broker configs must be specified: [" +
+	case len(perListener) > 0:
+		return &RuleError{Text: "These security configs can be dynamically updated only per-listener using the listener prefix: [" +
+			strings.Join(perListener, ", ") + "]"}
+	case len(perBroker) > 0:
+		return &RuleError{Text: "Cannot update these configs at default cluster level, broker id must be specified: [" +
 			strings.Join(perBroker, ", ") + "]"}
+	default:
+		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		k := b.table.lookup(name)
-		if k == nil {
-			continue
+}
+
+// LoadDynamic takes over the dynamic settings that were stored before the start; each calls yield with all of them.
+// Those of other brokers are passed over. Settings that this version doesn't take are an error that names them.
+func (b *Broker) LoadDynamic(each func(yield func(kind, name string, settings map[string]string) error) error) error {
+	return each(func(kind, name string, settings map[string]string) error {
+		if Kind(kind) == KindBroker && name != b.String("node.id") {
+			return nil
 		}
-		if _, err := k.parse(configs[name]); err != nil {
-			return err
+		if err := b.SetDynamic(Kind(kind), name, settings); err != nil {
+			return fmt.Errorf("dynamic configuration of %s %q: %w", kind, name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // SetDynamic replaces the dynamic settings of one kind and name; empty settings are as good as none. The map must not be

@@ -114,7 +114,7 @@ type Key struct {
 	NoEffect bool
 	// Own marks a key that Apache Kafka doesn't have; it is described only when named.
 	Own bool
-	// Hidden marks a key of Kafka's that is taken but never described.
+	// Hidden marks a key of Kafka's own, for its tests and for plugins; it is described only when named.
 	Hidden bool
 	// Doc says in a sentence what the key does, without markup.
 	Doc string

@@ -38,7 +38,7 @@ func ownBrokerKeys() []Key {
 	}
 }
 
-// hiddenBrokerKeys are keys of Apache Kafka that it takes but doesn't describe.
+// hiddenBrokerKeys are keys of Apache Kafka that it describes only when they are named.
 func hiddenBrokerKeys() []Key {
 	return []Key{
 		{

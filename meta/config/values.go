@@ -173,10 +173,10 @@ type orNumber struct {
 }
 
 func (r orNumber) check(v value) string {
-	if v.number == r.also {
+	if v.number == r.also || r.Rule.check(v) == "" {
 		return ""
 	}
-	return r.Rule.check(v)
+	return fmt.Sprintf("Value must be %v", r)
 }
 
 func (r orNumber) String() string { return fmt.Sprintf("%v, or %d", r.Rule, r.also) }
@@ -205,16 +205,16 @@ func (r oneOfFold) check(v value) string {
 
 func (r oneOfFold) String() string { return strings.Join(r, ", ") + " (in any case)" }
 
-// listOf allows lists of the items named, each at most once; an empty list is allowed.
+// listOf allows lists of the items named; an empty list is allowed.
 type listOf []string
 
 func (r listOf) check(v value) string {
-	for i, item := range v.list {
+	for _, item := range v.list {
+		if item == "" {
+			return "values must not be empty"
+		}
 		if !slices.Contains(r, item) {
 			return "String must be one of: " + strings.Join(r, ", ")
-		}
-		if slices.Contains(v.list[:i], item) {
-			return "values must not be duplicated"
 		}
 	}
 	return ""
