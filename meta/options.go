@@ -46,7 +46,8 @@ const (
 // pebbleOptions configures Pebble on the given filesystem.
 func (s *Store) pebbleOptions(fs *pebbleFS) *pebble.Options {
 	o := &pebble.Options{
-		FS: fs,
+		FS:   fs,
+		Lock: s.lock,
 		// Only the newest format notes in the log how much of it had been synced, and so can tell rot from a torn end.
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableBytes,

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
@@ -14,10 +13,12 @@ import (
 )
 
 // pebbleFS lets Pebble run on a vfs.FS. Write-ahead logs get their syncs by the rules of walSyncer; all other files are
-// synced when Pebble says so.
+// synced when Pebble says so. What becomes durable of the append-only files is noted in proofs.
 type pebbleFS struct {
 	fs      vfs.FS
 	wal     *walSyncer
+	proofs  *proofs
+	failed  func(error) // told of errors that Pebble would panic at
 	stopped atomic.Bool
 }
 
@@ -25,8 +26,6 @@ var _ pebblevfs.FS = (*pebbleFS)(nil)
 
 // errStopped is returned by everything that would change a file once the store has failed.
 var errStopped = errors.New("no more writes after a failure")
-
-func newPebbleFS(disk vfs.FS, wal *walSyncer) *pebbleFS { return &pebbleFS{fs: disk, wal: wal} }
 
 // stop lets nothing reach the disk any more, as if the process had ended here: Pebble expects that it has when it meets an
 // error it can't cope with, and what it would write afterwards isn't to be trusted.
@@ -47,12 +46,32 @@ func (p *pebbleFS) unlessStopped(change func() error) error {
 	return change()
 }
 
-// Create makes a new file also where one exists, which keeps its bytes for those that have it open or linked.
+// Create makes a new file also where one exists, which keeps its bytes for those that have it open or linked. For a
+// write-ahead log it doesn't fail, since Pebble panics when it can't go on to the next one: the store has failed then, and
+// the file that is returned takes nothing.
 func (p *pebbleFS) Create(name string, _ pebblevfs.DiskWriteCategory) (pebblevfs.File, error) {
+	kind, _ := appendOnly(name)
+	f, err := p.create(name)
+	switch {
+	case err != nil && kind == kindLog:
+		p.failed(err)
+		return p.wal.wrap(p.proven(&missingFile{name: name})), nil
+	case err != nil:
+		return nil, err
+	case kind == kindLog:
+		return p.wal.wrap(p.proven(f)), nil
+	case kind == kindManifest:
+		return p.proven(f), nil
+	default:
+		return pebbleFile{File: f, fs: p}, nil
+	}
+}
+
+func (p *pebbleFS) create(name string) (vfs.File, error) {
 	if err := p.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return p.adapt(p.fs.Create(name))
+	return p.fs.Create(name)
 }
 
 func (p *pebbleFS) Link(oldName, newName string) error {
@@ -93,7 +112,11 @@ func (p *pebbleFS) OpenDir(name string) (pebblevfs.File, error) {
 }
 
 func (p *pebbleFS) Remove(name string) error {
-	return p.unlessStopped(func() error { return p.fs.Remove(name) })
+	err := p.unlessStopped(func() error { return p.fs.Remove(name) })
+	if kind, _ := appendOnly(name); kind != 0 && err == nil {
+		p.proofs.forget(name)
+	}
+	return err
 }
 
 func (p *pebbleFS) RemoveAll(name string) error {
@@ -140,17 +163,6 @@ func (p *pebbleFS) GetDiskUsage(path string) (pebblevfs.DiskUsage, error) {
 }
 
 func (p *pebbleFS) Unwrap() pebblevfs.FS { return nil }
-
-// adapt wraps a file just made.
-func (p *pebbleFS) adapt(f vfs.File, err error) (pebblevfs.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasSuffix(f.Name(), ".log") {
-		return p.wal.wrap(pebbleFile{File: f, fs: p}), nil
-	}
-	return pebbleFile{File: f, fs: p}, nil
-}
 
 // pebbleFile is a file as Pebble wants it. The hints are not passed on.
 type pebbleFile struct {
@@ -205,8 +217,14 @@ type pebbleDir struct {
 	name string
 }
 
+// Sync makes the names durable. A failure ends all writing and is not returned, since Pebble would panic where it comes
+// upon it between two logs.
 func (d *pebbleDir) Sync() error {
-	return d.fs.unlessStopped(func() error { return d.fs.fs.SyncDir(d.name) })
+	err := d.fs.unlessStopped(func() error { return d.fs.fs.SyncDir(d.name) })
+	if err != nil {
+		d.fs.failed(err)
+	}
+	return nil
 }
 
 func (d *pebbleDir) SyncData() error { return d.Sync() }

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +32,10 @@ type Store struct {
 	random     io.Reader
 	durability Durability
 
-	fs  *pebbleFS
-	db  *pebble.DB
-	ids identity
+	fs   *pebbleFS
+	lock *pebble.Lock
+	db   *pebble.DB
+	ids  identity
 
 	failure atomic.Pointer[error] // what ended all writing
 	done    chan struct{}         // closed by Close
@@ -69,15 +71,57 @@ func Open(disk vfs.FS, dir string, o Options) (*Store, error) {
 }
 
 func (s *Store) open(disk vfs.FS, o Options) error {
-	s.fs = newPebbleFS(disk, newWALSyncer(o.Durability, o.Clock, s.fail))
-	if err := s.openPebble(); err != nil {
+	if err := makeDir(disk, s.dir); err != nil {
 		return err
 	}
-	if err := s.load(); err != nil {
+	s.fs = &pebbleFS{fs: disk, wal: newWALSyncer(o.Durability, o.Clock, s.fail), failed: s.fail}
+	var err error
+	if s.lock, err = pebble.LockDirectory(s.dir, s.fs); err != nil {
+		return err
+	}
+	if err = s.openLocked(); err == nil {
+		err = s.metrics.register(o.Registerer, s)
+	}
+	if err != nil {
 		return errors.Join(err, s.abandon())
 	}
-	if err := s.metrics.register(o.Registerer, s); err != nil {
-		return errors.Join(err, s.abandon())
+	return nil
+}
+
+// openLocked opens what lies in the directory, which is locked.
+func (s *Store) openLocked() error {
+	var err error
+	if s.fs.proofs, err = openProofs(s.fs.fs, s.dir, s.log); err != nil {
+		return err
+	}
+	if err = s.fs.proofs.verify(); err != nil {
+		return err
+	}
+	if err = s.openPebble(); err != nil {
+		return err
+	}
+	if err = s.failed(); err != nil {
+		return err
+	}
+	return s.load()
+}
+
+// makeDir makes the store's directory and its name durable.
+func makeDir(disk vfs.FS, dir string) error {
+	missing := []string{dir}
+	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
+		if _, err := disk.Stat(parent); err == nil || parent == filepath.Dir(parent) {
+			break
+		}
+		missing = append(missing, parent)
+	}
+	if err := disk.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	for _, name := range missing {
+		if err := disk.SyncDir(filepath.Dir(name)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -85,6 +129,9 @@ func (s *Store) open(disk vfs.FS, o Options) error {
 // openPebble opens Pebble, and twice if it had to be made or brought to the newest format: the write-ahead log of the
 // session that did so still has the old format, in which a flipped bit looks like the log's end.
 func (s *Store) openPebble() error {
+	if err := s.removeOptions(); err != nil {
+		return err
+	}
 	current, err := s.isCurrent()
 	if err != nil {
 		return err
@@ -102,12 +149,27 @@ func (s *Store) openPebble() error {
 	return err
 }
 
+// removeOptions removes the notes of the settings that Pebble was last opened with: they are the same always, and not worth
+// a refusal should they have become unreadable.
+func (s *Store) removeOptions() error {
+	names, err := s.fs.List(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "OPTIONS-") {
+			continue
+		}
+		if err = s.fs.Remove(filepath.Join(s.dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // isCurrent says whether there is a store in the newest format.
 func (s *Store) isCurrent() (bool, error) {
 	found, err := pebble.Peek(s.dir, s.fs)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
 	if err != nil {
 		return false, err
 	}
@@ -124,10 +186,17 @@ func (s *Store) load() error {
 	return s.begin()
 }
 
-// abandon closes the store as a crash would.
+// abandon closes what is open, without more ado.
 func (s *Store) abandon() error {
 	s.fs.wal.end()
-	return s.db.Close()
+	var err error
+	if s.db != nil {
+		err = s.db.Close()
+	}
+	if s.fs.proofs != nil {
+		err = errors.Join(err, s.fs.proofs.sync(), s.fs.proofs.close())
+	}
+	return errors.Join(err, s.lock.Close())
 }
 
 // Close marks the store as stopped cleanly, waits for running calls, and closes it. Later calls return [ErrClosed].

@@ -1,7 +1,10 @@
 package meta
 
 import (
+	"maps"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/kbroker/kbroker/storage"
 )
@@ -40,24 +43,35 @@ func (t *Topics) All() []*Topic { return t.sorted }
 // Len is the number of topics.
 func (t *Topics) Len() int { return len(t.sorted) }
 
-// with returns a view in which t is in place of the topic of that name, or added.
+// with returns a view in which topic is in place of the one of that name, or added.
 func (t *Topics) with(topic *Topic) *Topics {
-	all := make([]*Topic, 0, len(t.sorted)+1)
-	for _, o := range t.sorted {
-		if o.Name != topic.Name {
-			all = append(all, o)
-		}
+	next := t.clone()
+	at, found := next.find(topic.Name)
+	if found {
+		delete(next.byID, next.sorted[at].ID)
+		next.sorted[at] = topic
+	} else {
+		next.sorted = slices.Insert(next.sorted, at, topic)
 	}
-	return NewTopics(append(all, topic))
+	next.byName[topic.Name], next.byID[topic.ID] = topic, topic
+	return next
 }
 
-// without returns a view that lacks the topic of that id.
-func (t *Topics) without(id storage.TopicID) *Topics {
-	all := make([]*Topic, 0, len(t.sorted))
-	for _, o := range t.sorted {
-		if o.ID != id {
-			all = append(all, o)
-		}
+// without returns a view that lacks topic.
+func (t *Topics) without(topic *Topic) *Topics {
+	next := t.clone()
+	delete(next.byName, topic.Name)
+	delete(next.byID, topic.ID)
+	if at, found := next.find(topic.Name); found {
+		next.sorted = slices.Delete(next.sorted, at, at+1)
 	}
-	return NewTopics(all)
+	return next
+}
+
+func (t *Topics) clone() *Topics {
+	return &Topics{byName: maps.Clone(t.byName), byID: maps.Clone(t.byID), sorted: slices.Clone(t.sorted)}
+}
+
+func (t *Topics) find(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(t.sorted, name, func(o *Topic, name string) int { return strings.Compare(o.Name, name) })
 }

@@ -48,7 +48,7 @@ func (s *Store) DeleteTopic(id storage.TopicID) (*Topic, error) {
 	if err := s.deleteTopic(t); err != nil {
 		return nil, fmt.Errorf("delete topic %s: %w", t.Name, err)
 	}
-	s.topics.Store(s.Topics().without(id))
+	s.topics.Store(s.Topics().without(t))
 	s.starts.Range(func(key, _ any) bool {
 		if k, ok := key.(logKey); ok && k.id == id {
 			s.starts.Delete(k)

@@ -56,8 +56,8 @@ func newWALSyncer(d Durability, c clock.Clock, failed func(error)) *walSyncer {
 	return w
 }
 
-func (w *walSyncer) wrap(f pebbleFile) pebblevfs.File {
-	file := &walFile{pebbleFile: f, syncer: w}
+func (w *walSyncer) wrap(f *provenFile) pebblevfs.File {
+	file := &walFile{provenFile: f, syncer: w}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.open[file] = struct{}{}
@@ -106,11 +106,11 @@ func (w *walSyncer) end() {
 
 // walFile is a write-ahead log. Pebble writes and syncs it from one goroutine; the interval's timer syncs it from another.
 type walFile struct {
-	pebbleFile
+	*provenFile
 	syncer *walSyncer
 	dirty  atomic.Bool // written since the last real sync began
 
-	mu struct {
+	state struct {
 		sync.Mutex
 		closed bool
 		err    error // the first failure, which all later syncs return: the bytes are gone for good
@@ -119,10 +119,10 @@ type walFile struct {
 
 func (f *walFile) Write(b []byte) (int, error) {
 	f.dirty.Store(true)
-	n, err := f.pebbleFile.Write(b)
+	n, err := f.provenFile.Write(b)
 	if err != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.state.Lock()
+		defer f.state.Unlock()
 		return n, f.fail(fmt.Errorf("write: %w", err))
 	}
 	return n, nil
@@ -134,61 +134,62 @@ func (f *walFile) Sync() error {
 		return f.syncNow()
 	}
 	f.syncer.later()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.err
+	f.state.Lock()
+	defer f.state.Unlock()
+	return f.state.err
 }
 
 func (f *walFile) SyncData() error { return f.Sync() }
 
 func (f *walFile) syncNow() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.state.Lock()
+	defer f.state.Unlock()
 	return f.syncLocked()
 }
 
 func (f *walFile) syncIfDirty() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.closed || !f.dirty.Load() {
-		return f.mu.err
+	f.state.Lock()
+	defer f.state.Unlock()
+	if f.state.closed || !f.dirty.Load() {
+		return f.state.err
 	}
 	return f.syncLocked()
 }
 
-// syncLocked is a real sync. The caller holds f.mu.
+// syncLocked is a real sync. The caller holds f.state.
 func (f *walFile) syncLocked() error {
-	if f.mu.err != nil {
-		return f.mu.err
+	if f.state.err != nil {
+		return f.state.err
 	}
 	f.dirty.Store(false)
-	if err := f.pebbleFile.SyncData(); err != nil {
+	if err := f.provenFile.Sync(); err != nil {
 		return f.fail(fmt.Errorf("sync: %w", err))
 	}
 	return nil
 }
 
-// fail keeps the first error. The caller holds f.mu.
+// fail keeps the first error. The caller holds f.state.
 func (f *walFile) fail(err error) error {
-	if f.mu.err == nil {
-		f.mu.err = err
+	if f.state.err == nil {
+		f.state.err = err
 		f.syncer.failed(err)
 	}
-	return f.mu.err
+	return f.state.err
 }
 
-// Close syncs what isn't, so that a log that has a successor is whole.
+// Close syncs what isn't, so that a log that has a successor is whole. A failure has ended all writing and is not returned,
+// since Pebble would panic.
 func (f *walFile) Close() error {
 	s := f.syncer
 	s.mu.Lock()
 	delete(s.mu.open, f)
 	s.mu.Unlock()
-	err := f.syncIfDirty()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.closed = true
-	if closeErr := f.File.Close(); err == nil {
-		err = closeErr
+	_ = f.syncIfDirty()
+	f.state.Lock()
+	defer f.state.Unlock()
+	f.state.closed = true
+	if err := f.File.Close(); err != nil {
+		_ = f.fail(fmt.Errorf("close: %w", err))
 	}
-	return err
+	return nil
 }

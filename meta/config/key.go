@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // Type is the type of a value, numbered as DescribeConfigs does.
 type Type int8
 
@@ -139,7 +141,7 @@ type Table struct {
 func NewTable() *Table {
 	t := &Table{}
 	for scope, keys := range map[Scope][]Key{
-		BrokerScope: brokerKeys(), TopicScope: topicKeys(), GroupScope: groupKeys(), ClientMetricsScope: clientMetricsKeys(),
+		BrokerScope: brokerKeys(), TopicScope: topicKeys(), GroupScope: slices.Concat(groupKeys(), hiddenGroupKeys()), ClientMetricsScope: clientMetricsKeys(),
 	} {
 		t.add(scope, keys)
 	}

@@ -107,3 +107,33 @@ func clientMetricsKeys() []Key {
 		},
 	}
 }
+
+// hiddenGroupKeys are keys of groups that Apache Kafka describes only when they are named.
+func hiddenGroupKeys() []Key {
+	return []Key{
+		{
+			Name: "consumer.assignor.offload.enable", Type: Boolean, Default: "true", Follows: "consumer.assignor.offload.enable", NoEffect: true, Hidden: true,
+			Doc: "Whether assignments are computed by other threads than those of the coordinator.",
+		},
+		{
+			Name: "share.assignor.offload.enable", Type: Boolean, Default: "true", Follows: "share.assignor.offload.enable", NoEffect: true, Hidden: true,
+			Doc: "Whether assignments are computed by other threads than those of the coordinator.",
+		},
+		{
+			Name: "streams.acceptable.recovery.lag", Type: Long, Default: "10000", Valid: atLeast(0), Follows: "streams.acceptable.recovery.lag", NoEffect: true, Hidden: true,
+			Doc: "Records by which a copy of a task's state may lag and still count as up to date.",
+		},
+		{
+			Name: "streams.assignor.offload.enable", Type: Boolean, Default: "true", Follows: "streams.assignor.offload.enable", NoEffect: true, Hidden: true,
+			Doc: "Whether assignments are computed by other threads than those of the coordinator.",
+		},
+		{
+			Name: "streams.num.warmup.replicas", Type: Int, Default: "2", Valid: atLeast(0), Follows: "streams.num.warmup.replicas", NoEffect: true, Hidden: true,
+			Doc: "Number of copies of tasks that may be brought up to date at a time.",
+		},
+		{
+			Name: "streams.task.offset.interval.ms", Type: Int, Default: "60000", Valid: atLeast(1), Follows: "streams.task.offset.interval.ms", NoEffect: true, Hidden: true,
+			Doc: "Time between a member's reports of its tasks' offsets.",
+		},
+	}
+}

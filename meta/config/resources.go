@@ -93,6 +93,10 @@ func (b *Broker) ValidateGroup(configs map[string]string) error {
 			return err
 		}
 	}
+	if assignor, ok := configs["streams.assignor.name"]; ok && !slices.Contains(b.List("group.streams.assignors"), assignor) {
+		return &RuleError{Text: fmt.Sprintf("streams.assignor.name '%s' is not a registered task assignor. Registered assignors are: [%s].",
+			assignor, strings.Join(b.List("group.streams.assignors"), ", "))}
+	}
 	g := b.newGroup(configs)
 	for _, kind := range []string{"consumer", "share", "streams"} {
 		session, heartbeat := kind+".session.timeout.ms", kind+".heartbeat.interval.ms"

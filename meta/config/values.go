@@ -35,7 +35,22 @@ func (k *Key) parse(raw string) (value, error) {
 	if reason != "" {
 		return value{}, &Error{Key: k.Name, Value: k.shown(raw), Reason: reason}
 	}
+	if _, isSet := k.Valid.(listOf); isSet {
+		v = v.unique()
+	}
 	return v, nil
+}
+
+// unique takes out the items of a list that are there already.
+func (v value) unique() value {
+	var kept []string
+	for _, item := range v.list {
+		if !slices.Contains(kept, item) {
+			kept = append(kept, item)
+		}
+	}
+	v.list, v.text = kept, strings.Join(kept, ",")
+	return v
 }
 
 // shown is a value as it may stand in a message.
@@ -97,8 +112,10 @@ func javaDouble(d float64) string {
 	switch {
 	case math.IsNaN(d):
 		return "NaN"
-	case math.IsInf(d, 0):
-		return strings.Replace(strconv.FormatFloat(d, 'g', -1, 64), "Inf", "Infinity", 1)
+	case math.IsInf(d, 1):
+		return "Infinity"
+	case math.IsInf(d, -1):
+		return "-Infinity"
 	}
 	if a := math.Abs(d); a != 0 && (a < 1e-3 || a >= 1e7) {
 		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(d, 'E', -1, 64), "E")
@@ -205,7 +222,7 @@ func (r oneOfFold) check(v value) string {
 
 func (r oneOfFold) String() string { return strings.Join(r, ", ") + " (in any case)" }
 
-// listOf allows lists of the items named; an empty list is allowed.
+// listOf allows lists of the items named; an empty list is allowed, and of an item that is there twice one counts.
 type listOf []string
 
 func (r listOf) check(v value) string {

@@ -20,10 +20,7 @@ func (d *Disk) Crash(rng *rand.Rand) *Disk {
 	next := &Disk{locked: make(map[*inode]bool), rng: rng, ops: d.ops, nextID: d.nextID}
 	t := transplant{copies: make(map[*inode]*inode)}
 	next.root = t.copyOf(d.root)
-	journal := make([]dirOp, len(d.journal))
-	for i, o := range d.journal {
-		journal[i] = dirOp{from: t.placeOf(o.from), to: t.placeOf(o.to), target: t.copyOf(o.target)}
-	}
+	journal := t.journal(d.journal)
 	settle(journal, survivors(len(journal), rng))
 	found := make(map[*inode]bool)
 	next.root.reach(found)
@@ -51,8 +48,20 @@ func (d *Disk) Kill() *Disk {
 	return next
 }
 
-// transplant copies inodes to another disk, with their durable names alone.
-type transplant struct{ copies map[*inode]*inode }
+// transplant copies inodes to another disk: what is durable of them and what is pending, and also what they are now if
+// whole is set.
+type transplant struct {
+	copies map[*inode]*inode
+	whole  bool
+}
+
+func (t *transplant) journal(journal []dirOp) []dirOp {
+	copied := make([]dirOp, len(journal))
+	for i, o := range journal {
+		copied[i] = dirOp{from: t.placeOf(o.from), to: t.placeOf(o.to), target: t.copyOf(o.target)}
+	}
+	return copied
+}
 
 func (t *transplant) placeOf(p place) place {
 	if p.dir == nil {
@@ -65,17 +74,28 @@ func (t *transplant) copyOf(n *inode) *inode {
 	if known := t.copies[n]; known != nil {
 		return known
 	}
-	c := &inode{id: n.id, mtime: n.mtime, pending: n.pending}
+	c := &inode{id: n.id, mtime: n.mtime, pending: slices.Clip(n.pending)}
 	t.copies[n] = c
 	if !n.isDir() {
 		c.durable = n.durable.share()
+		if t.whole {
+			c.now, c.links = n.now.share(), n.links
+		}
 		return c
 	}
-	c.entries, c.durableEntries = make(map[string]*inode), make(map[string]*inode, len(n.durableEntries))
-	for name, child := range n.durableEntries {
-		c.durableEntries[name] = t.copyOf(child)
+	c.entries, c.durableEntries = make(map[string]*inode), t.copyNames(n.durableEntries)
+	if t.whole {
+		c.entries, c.links = t.copyNames(n.entries), n.links
 	}
 	return c
+}
+
+func (t *transplant) copyNames(names map[string]*inode) map[string]*inode {
+	copied := make(map[string]*inode, len(names))
+	for name, n := range names {
+		copied[name] = t.copyOf(n)
+	}
+	return copied
 }
 
 // reach makes the durable names below a directory its present ones, counts links, and collects the inodes.
@@ -164,4 +184,19 @@ func tear(c *content, p change, rng *rand.Rand) {
 func (d *Disk) failSync(n *inode) {
 	n.durable = survivor(&n.durable, n.pending, d.rng)
 	n.pending = nil
+}
+
+// Snapshot returns a second disk in the state of this one, which goes on: a fork of the machine. What is unsynced is so on
+// both. Locks, hook and handles are not taken over.
+func (d *Disk) Snapshot() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := transplant{copies: make(map[*inode]*inode), whole: true}
+	next := &Disk{
+		locked: make(map[*inode]bool), rng: rand.New(rand.NewPCG(uint64(d.ops), uint64(d.nextID))),
+		ops: d.ops, nextID: d.nextID, used: d.used, capacity: d.capacity,
+	}
+	next.root = t.copyOf(d.root)
+	next.journal = t.journal(d.journal)
+	return next
 }

@@ -53,7 +53,7 @@ func (n *inode) sync() {
 		n.durable.adopt(&n.now, c.off, max(int64(len(c.data)), 1))
 	}
 	n.durable.truncate(n.now.size)
-	n.pending = n.pending[:0]
+	n.pending = nil // copies of the disk may share it
 }
 
 // dirOp is an unsynced change of one or, for a rename, two names: from is removed and target put at to. It happens as a whole
