@@ -16,7 +16,7 @@ import (
 )
 
 // errRequestCost is the reason for closing a connection whose request could take more memory than all may.
-var errRequestCost = errors.New("decoding the request could take more memory than all requests may")
+var errRequestCost = errors.New("decoding the request could take more memory than a connection may")
 
 // errNoResponse is the reason for closing a connection when a dispatcher gives back none of what a response can be.
 var errNoResponse = errors.New("no answer")
@@ -121,7 +121,7 @@ func (c *conn) turn(key int16, now time.Time) bool {
 // admit waits for the memory that decoding may take. It is false when the connection is to be closed.
 func (c *conn) admit(h *protocol.RequestHeader, body []byte) bool {
 	cost := decodeCost(h, body)
-	if cost > c.server.opts.MaxDecodeBytes {
+	if cost > c.server.opts.MaxConnDecodeBytes {
 		c.malformed(fmt.Errorf("%w: %s version %d of %d bytes", errRequestCost, keyName(h.Key), h.Version, len(body)))
 		return false
 	}

@@ -15,6 +15,7 @@ const (
 	DefaultMaxRequestBytes = 100 << 20
 	DefaultMaxFrameBytes   = 256 << 20
 	DefaultMaxDecodeBytes  = 512 << 20
+	DefaultMaxConnBytes    = 200 << 20
 	DefaultMaxIdle         = 10 * time.Minute
 	DefaultStallTimeout    = 30 * time.Second
 	DefaultMaxPending      = 64
@@ -34,8 +35,10 @@ type Options struct {
 	// connection has. One frame at a time may go beyond, so that there is always one that gets on.
 	MaxFrameBytes int64
 	// MaxDecodeBytes bounds what the bodies of all requests being decoded may take, and the large answers that wait for
-	// their reader. A request that alone could take more is refused.
+	// their reader.
 	MaxDecodeBytes int64
+	// MaxConnDecodeBytes bounds the same for one connection: a request that alone could take more is refused.
+	MaxConnDecodeBytes int64
 	// MaxIdle is how long a connection may do nothing (connections.max.idle.ms).
 	MaxIdle time.Duration
 	// StallTimeout is how long a peer may take to send the rest of a frame, or to read an answer that lies in memory, on
@@ -62,6 +65,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxRequestBytes = positive(o.MaxRequestBytes, DefaultMaxRequestBytes)
 	o.MaxFrameBytes = positive(o.MaxFrameBytes, DefaultMaxFrameBytes)
 	o.MaxDecodeBytes = positive(o.MaxDecodeBytes, DefaultMaxDecodeBytes)
+	o.MaxConnDecodeBytes = min(positive(o.MaxConnDecodeBytes, DefaultMaxConnBytes), o.MaxDecodeBytes)
 	o.MaxIdle = positive(o.MaxIdle, DefaultMaxIdle)
 	o.StallTimeout = positive(o.StallTimeout, DefaultStallTimeout)
 	o.MaxPending = positive(o.MaxPending, DefaultMaxPending)
