@@ -54,6 +54,7 @@ func rows() []row {
 		{protocol.KeyOffsetDelete, on((*Handlers).offsetDelete)},
 		{protocol.KeyDescribeQuorum, on((*Handlers).describeQuorum)},
 		{protocol.KeyDescribeCluster, on((*Handlers).describeCluster)},
+		{protocol.KeyDescribeProducers, on((*Handlers).describeProducers)},
 		{protocol.KeyUnregisterBroker, on((*Handlers).unregisterBroker)},
 		{protocol.KeyListConfigResources, on((*Handlers).listConfigResources)},
 		{protocol.KeyDescribeTopicPartitions, on((*Handlers).describeTopicPartitions)},
