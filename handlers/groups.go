@@ -30,6 +30,8 @@ type Groups interface {
 	TopicDeleted(topic string)
 }
 
+var _ Groups = (*group.Coordinator)(nil)
+
 // clientOf is a request's sender as descriptions of groups show it.
 func clientOf(r *protocol.Request) group.Client {
 	return group.Client{ID: r.Header.ClientID, Host: "/" + r.Conn.Peer.Addr().Unmap().String()}
