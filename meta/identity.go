@@ -59,7 +59,7 @@ func (s *Store) newIdentity() error {
 	}
 	s.ids = identity{
 		cluster: base64.RawURLEncoding.EncodeToString(id[:]),
-		broker:  brokerRecord{createdMs: clock.UnixMilli(s.clock)},
+		broker:  brokerRecord{createdMs: clock.UnixMilli(s.opts.Clock)},
 		fresh:   true,
 	}
 	return nil
@@ -86,11 +86,11 @@ func (s *Store) loadBroker() error {
 	if err != nil {
 		return err
 	}
-	if id != strconv.Itoa(int(s.nodeID)) {
+	if id != strconv.Itoa(int(s.opts.NodeID)) {
 		return fmt.Errorf("%w: it belongs to the broker with node.id %s, and this one has %d: "+
-			"set node.id back, or give this broker a data directory of its own", ErrNodeID, id, s.nodeID)
+			"set node.id back, or give this broker a data directory of its own", ErrNodeID, id, s.opts.NodeID)
 	}
-	record, err := s.get(brokerRecordKey(s.nodeID))
+	record, err := s.get(brokerRecordKey(s.opts.NodeID))
 	if err != nil {
 		return err
 	}
@@ -123,10 +123,10 @@ func (s *Store) begin() error {
 		b.set([]byte(schemaKey), binary.BigEndian.AppendUint64(nil, uint64(schemaVersion)))
 		b.set([]byte(clusterKey), versioned(s.ids.cluster))
 		b.set(clusterRecordKey(s.ids.cluster), encodeNumber(s.ids.broker.createdMs))
-		b.set([]byte(brokerKey), versioned(strconv.Itoa(int(s.nodeID))))
+		b.set([]byte(brokerKey), versioned(strconv.Itoa(int(s.opts.NodeID))))
 	}
 	s.ids.broker.clean = false
-	b.set(brokerRecordKey(s.nodeID), s.ids.broker.encode())
+	b.set(brokerRecordKey(s.opts.NodeID), s.ids.broker.encode())
 	return s.write(&b, true)
 }
 
@@ -135,7 +135,7 @@ func (s *Store) markClean() error {
 	record := s.ids.broker
 	record.clean = true
 	var b Batch
-	b.set(brokerRecordKey(s.nodeID), record.encode())
+	b.set(brokerRecordKey(s.opts.NodeID), record.encode())
 	return s.write(&b, true)
 }
 
@@ -144,7 +144,7 @@ func (s *Store) markClean() error {
 func (s *Store) newID() (storage.TopicID, error) {
 	for {
 		var id storage.TopicID
-		if _, err := io.ReadFull(s.random, id[:]); err != nil {
+		if _, err := io.ReadFull(s.opts.Random, id[:]); err != nil {
 			return id, fmt.Errorf("make a random id: %w", err)
 		}
 		id[6] = id[6]&0x0f | 0x40

@@ -30,9 +30,9 @@ func (m *metrics) register(r prometheus.Registerer, s *Store) error {
 		}, func() float64 { return float64(s.Topics().Len()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "kbroker_meta_failed",
-			Help: "1 once the metadata store takes no more writes.",
+			Help: "1 while the metadata store takes no writes because of an error.",
 		}, func() float64 {
-			if s.failed() != nil {
+			if s.broken.Load() {
 				return 1
 			}
 			return 0

@@ -76,6 +76,8 @@ func (s *Store) DeleteConfig(kind, name string) error {
 }
 
 func (s *Store) changeConfig(b *Batch, kind, name string) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
 	if err := s.change(b); err != nil {
 		return fmt.Errorf("configure %s %q: %w", kind, name, err)
 	}
@@ -88,6 +90,9 @@ func (s *Store) read(prefix string, yield func(key, value []byte) error) error {
 	defer s.gate.RUnlock()
 	if s.closed {
 		return ErrClosed
+	}
+	if s.engine == nil {
+		return s.recovery.err
 	}
 	return s.scan(prefix, yield)
 }

@@ -23,7 +23,7 @@ func (s *Store) CreateTopic(t Topic) (*Topic, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.ID, t.EpochBase, t.CreatedMs = id, s.Epoch(), clock.UnixMilli(s.clock)
+	t.ID, t.EpochBase, t.CreatedMs = id, s.Epoch(), clock.UnixMilli(s.opts.Clock)
 	t.Configs = maps.Clone(t.Configs)
 	var b Batch
 	b.set(topicKey(t.Name), t.append(nil))
@@ -60,10 +60,16 @@ func (s *Store) DeleteTopic(id storage.TopicID) (*Topic, error) {
 
 // deleteTopic commits the removal. No cursor can be committed meanwhile, and none on the topic afterwards.
 func (s *Store) deleteTopic(t *Topic) error {
+	if s.broken.Load() {
+		s.recoverLocked()
+	}
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	if s.closed {
 		return ErrClosed
+	}
+	if err := s.engineError(); err != nil {
+		return err
 	}
 	var b Batch
 	b.remove(topicKey(t.Name))
@@ -118,16 +124,6 @@ func (s *Store) changeTopic(id storage.TopicID, what string, change func(*Topic)
 	}
 	s.topics.Store(s.Topics().with(&t))
 	return &t, nil
-}
-
-// change commits a batch that must last. The caller holds s.changes, so that the store isn't closed meanwhile.
-func (s *Store) change(b *Batch) error {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	if s.closed {
-		return ErrClosed
-	}
-	return s.write(b, true)
 }
 
 // loadTopics reads all topics.
