@@ -490,8 +490,8 @@ func (b *goldenBroker) compare(t *testing.T, at string, want, got any) {
 	t.Helper()
 	named := b.names.of(b.last, "", got, want)
 	if diff := differ(want, named); diff != "" {
-		w, _ := json.Marshal(want)   //nolint:errcheck // a tree
-		g, _ := json.Marshal(named)  //nolint:errcheck // a tree
+		w, _ := json.Marshal(want)  //nolint:errcheck // a tree
+		g, _ := json.Marshal(named) //nolint:errcheck // a tree
 		t.Errorf("%s: %s\nwant %s\ngot  %s", at, diff, w, g)
 	}
 }
