@@ -1,0 +1,114 @@
+package kbroker
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kbroker/kbroker/handlers"
+	"github.com/kbroker/kbroker/handlers/group"
+	"github.com/kbroker/kbroker/meta/config"
+	"github.com/kbroker/kbroker/storage"
+)
+
+// logs is the set of logs as the handlers know it.
+type logs struct{ *storage.Set }
+
+// Get implements handlers.Logs.
+func (l logs) Get(id storage.TopicID, partition int32) (handlers.Log, error) {
+	found, err := l.Set.Get(id, partition)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// Open implements handlers.Logs.
+func (l logs) Open(p storage.Partition, c storage.Config, epochBase int32) (handlers.Log, error) {
+	opened, err := l.Set.Open(p, c, epochBase)
+	if err != nil {
+		return nil, err
+	}
+	return opened, nil
+}
+
+// groupSettings makes the group coordinator's view of the configuration, anew only when that has changed.
+type groupSettings struct {
+	config *config.Broker
+	last   atomic.Pointer[versionedSettings]
+}
+
+type versionedSettings struct {
+	version uint64
+	group.Config
+}
+
+func newGroupSettings(c *config.Broker) *groupSettings { return &groupSettings{config: c} }
+
+// get is what holds now.
+func (g *groupSettings) get() group.Config {
+	version := g.config.Version()
+	if s := g.last.Load(); s != nil && s.version == version {
+		return s.Config
+	}
+	s := &versionedSettings{version, g.read()}
+	g.last.Store(s)
+	return s.Config
+}
+
+func (g *groupSettings) read() group.Config {
+	c := g.config
+	policy := strings.ToLower(c.String("group.consumer.migration.policy"))
+	out := group.Config{
+		InitialRebalanceDelay:  c.Duration("group.initial.rebalance.delay.ms"),
+		MinSessionTimeout:      c.Duration("group.min.session.timeout.ms"),
+		MaxSessionTimeout:      c.Duration("group.max.session.timeout.ms"),
+		MaxSize:                c.Int("group.max.size"),
+		OffsetMetadataMax:      c.Int("offset.metadata.max.bytes"),
+		OffsetsRetention:       c.Duration("offsets.retention.minutes"),
+		RetentionCheckInterval: c.Duration("offsets.retention.check.interval.ms"),
+		Consumer:               group.DefaultConfig().Consumer,
+	}
+	out.Consumer.SessionTimeout = c.Duration("group.consumer.session.timeout.ms")
+	out.Consumer.HeartbeatInterval = c.Duration("group.consumer.heartbeat.interval.ms")
+	out.Consumer.AssignmentInterval = c.Duration("group.consumer.assignment.interval.ms")
+	out.Consumer.MaxSize = c.Int("group.consumer.max.size")
+	out.Consumer.Assignors = c.List("group.consumer.assignors")
+	out.Consumer.Upgrade = policy == "upgrade" || policy == "bidirectional"
+	out.Consumer.Downgrade = policy == "downgrade" || policy == "bidirectional"
+	return out
+}
+
+// bothRegisterers keeps metrics in two registries: the embedding program's, and the one that the admin listener shows.
+type bothRegisterers struct{ first, second prometheus.Registerer }
+
+// Register implements prometheus.Registerer.
+func (b bothRegisterers) Register(c prometheus.Collector) error {
+	if err := b.first.Register(c); err != nil {
+		return err
+	}
+	if err := b.second.Register(c); err != nil {
+		b.first.Unregister(c)
+		return err
+	}
+	return nil
+}
+
+// MustRegister implements prometheus.Registerer.
+func (b bothRegisterers) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := b.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Unregister implements prometheus.Registerer.
+func (b bothRegisterers) Unregister(c prometheus.Collector) bool {
+	first, second := b.first.Unregister(c), b.second.Unregister(c)
+	return first && second
+}
+
+// join writes a list for a person.
+func join(list []string) string { return strings.Join(list, ", ") }

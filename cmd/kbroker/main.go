@@ -1,0 +1,11 @@
+// Command kbroker runs a broker that Kafka clients take for Apache Kafka.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
