@@ -71,26 +71,23 @@ func Static(properties map[string]string) (*Broker, error) {
 	return b, b.checkTogether()
 }
 
-// sameNode makes broker.id and node.id say the same.
+// sameNode makes broker.id and node.id say the same. A broker.id of -1, its default, says nothing.
 func sameNode(given, static map[string]string) error {
 	node, hasNode := given["node.id"]
 	broker, hasBroker := given["broker.id"]
+	hasBroker = hasBroker && broker != "-1"
 	switch {
 	case hasNode && hasBroker && node != broker:
 		return &RuleError{Text: fmt.Sprintf("node.id is %s but broker.id is %s; set node.id alone", node, broker)}
 	case hasBroker:
+		if _, err := (&Key{Name: "broker.id", Type: Int, Valid: atLeast(0)}).parse(broker); err != nil {
+			return err
+		}
 		static["node.id"] = broker
 	default:
 		static["broker.id"] = static["node.id"]
 	}
-	_, err := parseStatic(static["node.id"])
-	return err
-}
-
-// parseStatic checks a node id, which must not be negative.
-func parseStatic(node string) (value, error) {
-	k := Key{Name: "node.id", Type: Int, Valid: atLeast(0)}
-	return k.parse(node)
+	return nil
 }
 
 // publish makes a snapshot of the layers. The caller holds b.mu, or is alone.

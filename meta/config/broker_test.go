@@ -47,7 +47,7 @@ func TestWrongPropertiesAreRefusedWithWhatIsAllowed(t *testing.T) {
 		"bounds crossed":       {"group.min.session.timeout.ms", "2000000", "must not be greater"},
 		"listener":             {"listeners", "x", "NAME://HOST:PORT"},
 		"negative node":        {"node.id", "-1", "at least 0"},
-		"negative old node id": {"broker.id", "-1", "at least 0"},
+		"negative old node id": {"broker.id", "-2", "at least 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +90,7 @@ func TestNodeIDAndItsOldNameAreOne(t *testing.T) {
 		want  int
 	}{
 		"preset": {nil, 1},
+		"unset":  {map[string]string{"broker.id": "-1"}, 1},
 		"new":    {map[string]string{"node.id": "4"}, 4},
 		"old":    {map[string]string{"broker.id": "5"}, 5},
 		"both":   {map[string]string{"broker.id": "6", "node.id": "6"}, 6},
@@ -108,12 +109,9 @@ func TestDurationsAreBoundedByWhatFits(t *testing.T) {
 	t.Parallel()
 	b := static(t, map[string]string{"log.retention.ms": "-1", "log.flush.interval.ms": "9223372036854775807", "log.roll.hours": "2147483647"})
 	for key, want := range map[string]time.Duration{
-		"log.retention.ms": -time.Millisecond, "log.flush.interval.ms": math.MaxInt64, "log.roll.hours": 2147483647 * time.Hour,
+		"log.retention.ms": -time.Millisecond, "log.flush.interval.ms": math.MaxInt64, "log.roll.hours": math.MaxInt64,
 		"quota.window.size.seconds": time.Second, "offsets.retention.minutes": 10080 * time.Minute,
 	} {
-		if want < 0 && key != "log.retention.ms" { // 2147483647 hours don't fit
-			want = math.MaxInt64
-		}
 		if got := b.Duration(key); got != want {
 			t.Errorf("%s: got %v, want %v", key, got, want)
 		}
