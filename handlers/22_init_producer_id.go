@@ -9,8 +9,8 @@ import (
 )
 
 // InitProducerId, versions 0 to 5. Without a transactional id every call gets a new id, whatever id and epoch came with it.
-// Transactions are not offered yet: a transactional id is answered with UNSUPPORTED_VERSION, which the clients take for
-// fatal.
+// Transactions are not offered yet: a transactional id is answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that
+// all clients take for final rather than trying again.
 
 func (h *Handlers) initProducerID(r *protocol.Request, req *kmsg.InitProducerIDRequest) protocol.Response {
 	if code := checkInitProducerID(req); code != protocol.None {
@@ -38,7 +38,7 @@ func checkInitProducerID(req *kmsg.InitProducerIDRequest) protocol.ErrorCode {
 	case *req.TransactionalID == "":
 		return protocol.InvalidRequest
 	default:
-		return protocol.UnsupportedVersion
+		return protocol.TransactionalIDAuthFailed
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -269,6 +270,7 @@ func unzstd(dst, payload []byte, limit int) ([]byte, error) {
 		}
 		size = max(int(h.FrameContentSize), 1)
 	}
+	bound := zstdBound(payload)
 	for {
 		dst = grow(dst, size)
 		out, err := zstdDecoder().DecodeAll(payload, dst[:0:min(cap(dst), limit+1)])
@@ -277,11 +279,60 @@ func unzstd(dst, payload []byte, limit int) ([]byte, error) {
 			return out, nil
 		case err == nil:
 			return nil, ErrTooLarge
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		case !zstdOutOfSpace(err) || int64(cap(dst)) >= bound:
 			return nil, compressedError(CodecZstd, err)
 		case cap(dst) > limit:
 			return nil, ErrTooLarge
 		}
 		size = min(2*cap(dst), limit+1)
+	}
+}
+
+// zstdOutOfSpace says whether the decoder may have failed only because the memory it was given didn't suffice. It has an
+// error for that, but its assembly says the same in words that it uses for broken blocks too.
+func zstdOutOfSpace(err error) bool {
+	return errors.Is(err, zstd.ErrDecoderSizeExceeded) || strings.HasPrefix(err.Error(), "output bigger than max block size")
+}
+
+// zstdBlockBytes is the most that one block holds.
+const zstdBlockBytes = 128 << 10
+
+// zstdBound is the most that the blocks of a payload can hold, by their headers (RFC 8878, 3.1.1.2), in bytes. More than
+// that is never needed, so that broken data doesn't make memory grow.
+func zstdBound(payload []byte) int64 {
+	const headerBytes = 3
+	bound := int64(0)
+	for {
+		var h zstd.Header
+		if h.Decode(payload) != nil {
+			return bound
+		}
+		skip := h.HeaderSize
+		if h.Skippable {
+			skip += int(h.SkippableSize)
+		}
+		for last := h.Skippable; !last; {
+			if skip+headerBytes > len(payload) {
+				return bound
+			}
+			b := payload[skip:]
+			header := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
+			last = header&1 != 0
+			size := int(header >> 3)
+			skip += headerBytes
+			if header>>1&3 == 1 { // one byte, repeated
+				skip++
+			} else {
+				skip += size
+			}
+			bound += zstdBlockBytes
+		}
+		if h.HasCheckSum {
+			skip += 4
+		}
+		if skip > len(payload) {
+			return bound
+		}
+		payload = payload[skip:]
 	}
 }
