@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/kbroker/kbroker/storage/producer"
 )
 
 // TopicID is the 16 byte id of a topic. A topic that is deleted and made again has a new one.
@@ -127,13 +129,15 @@ type Commit interface {
 // ReadOptions bounds a read.
 type ReadOptions struct {
 	Isolation Isolation
-	// MaxBytes bounds the answer. The first batch is whole all the same if WholeFirst is set; else a first batch that
-	// doesn't fit is cut, as is a later one. 0 reads only the offsets.
+	// MaxBytes bounds the answer, which may end inside a batch. A first batch that doesn't fit is whole all the same if
+	// WholeFirst is set; else there are no records, as nobody could use part of it. 0 without WholeFirst reads only the
+	// offsets.
 	MaxBytes   int64
 	WholeFirst bool
 }
 
-// ReadResult is what a read found. Records is nil when there is nothing to read at the offset yet.
+// ReadResult is what a read found. Records is nil when there is nothing to read at the offset yet. It may hold less than
+// MaxBytes though there is more.
 type ReadResult struct {
 	Offsets
 	Records Records
@@ -192,13 +196,15 @@ var (
 	// ErrOffsetOutOfRange is returned when an offset lies below the log start or above the log end.
 	ErrOffsetOutOfRange = errors.New("offset out of range")
 	// ErrOutOfOrderSequence is returned when a producer's batch doesn't follow its last one.
-	ErrOutOfOrderSequence = errors.New("out of order sequence number")
+	ErrOutOfOrderSequence = producer.ErrOutOfOrderSequence
 	// ErrProducerEpoch is returned when a batch has an older producer epoch than one seen before.
-	ErrProducerEpoch = errors.New("producer epoch is older than the current one")
+	ErrProducerEpoch = producer.ErrProducerEpoch
 	// ErrTransactionNotOpen is returned when a transactional batch comes without an open, verified transaction.
-	ErrTransactionNotOpen = errors.New("transaction is not open in this partition")
+	ErrTransactionNotOpen = producer.ErrTransactionNotOpen
 	// ErrTransactionOpen is returned when a producer sends a non-transactional batch during its transaction.
-	ErrTransactionOpen = errors.New("producer has an open transaction")
+	ErrTransactionOpen = producer.ErrTransactionOpen
+	// ErrCoordinatorEpoch is returned when a marker comes from a transaction coordinator that has been replaced.
+	ErrCoordinatorEpoch = producer.ErrCoordinatorEpoch
 	// ErrBatchTooLarge is returned when a batch is larger than a segment may be.
 	ErrBatchTooLarge = errors.New("batch is larger than segment.bytes")
 	// ErrNotReady is returned while a log is being recovered.

@@ -1,0 +1,203 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kbroker/kbroker/protocol/clock"
+)
+
+// list returns the names in a directory; nil without an error if it isn't there.
+func (s *Set) list(dir string) ([]string, error) {
+	names, err := s.fs.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if names == nil && err == nil {
+		names = []string{}
+	}
+	return names, err
+}
+
+// Delete closes the logs of a topic and moves their directories out of the way; the bytes are removed in the background.
+// When it returns, the move is durable.
+func (s *Set) Delete(id TopicID) error {
+	s.mu.Lock()
+	partitions := s.mu.logs[id]
+	delete(s.mu.logs, id)
+	closing := s.mu.closing
+	s.mu.Unlock()
+	if closing {
+		return ErrClosed
+	}
+	s.forgetRemovals(id)
+	var errs []error
+	for _, l := range partitions {
+		l.discard()
+		if err := s.moveAside(l.dir, id, l.part.Number); err != nil {
+			errs = append(errs, fmt.Errorf("delete %s: %w", l.part, err))
+		}
+	}
+	s.removeDeleted()
+	return errors.Join(errs...)
+}
+
+// moveAside moves a partition's directory to deleted/, durably. It is no error if there is none.
+func (s *Set) moveAside(dir string, id TopicID, partition int32) error {
+	s.layout.Lock()
+	defer s.layout.Unlock()
+	if _, err := s.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	target := filepath.Join(s.deleted, fmt.Sprintf("%s-%d", id, partition))
+	for n := 1; ; n++ {
+		if _, err := s.fs.Stat(target); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		target = filepath.Join(s.deleted, fmt.Sprintf("%s-%d.%d", id, partition, n))
+	}
+	if err := s.fs.Rename(dir, target); err != nil {
+		return err
+	}
+	topic := filepath.Dir(dir)
+	for _, d := range []string{s.deleted, topic} {
+		if err := s.fs.SyncDir(d); err != nil {
+			return err
+		}
+	}
+	if rest, err := s.list(topic); err == nil && len(rest) == 0 {
+		_ = s.fs.Remove(topic) // an empty directory does no harm
+	}
+	return nil
+}
+
+// removeDeleted removes what lies in deleted/, in the background.
+func (s *Set) removeDeleted() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.mu.closing {
+		return
+	}
+	s.background(func() {
+		names, err := s.list(s.deleted)
+		for _, name := range names {
+			err = errors.Join(err, s.fs.RemoveAll(filepath.Join(s.deleted, name)))
+		}
+		if err != nil {
+			s.logger.Warn("deleted partitions are not removed entirely; the next start tries again", zap.Error(err))
+		}
+	})
+}
+
+// Sweep goes over the data directory at the start, before logs are opened: a partition's directory that is not the known
+// one, by topic, partition and the id in it, is moved aside, and what lies in deleted/ is removed in the background. A
+// directory whose id can't be read is left alone if the topic has a log there, for Open to judge.
+func (s *Set) Sweep(known func(topic string, partition int32, id TopicID) bool) error {
+	topics, err := s.list(s.topics)
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	for _, topic := range topics {
+		partitions, err := s.list(filepath.Join(s.topics, topic))
+		if err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
+		for _, name := range partitions {
+			if err := s.sweepPartition(topic, name, known); err != nil {
+				return fmt.Errorf("sweep %s/%s: %w", topic, name, err)
+			}
+		}
+	}
+	s.removeDeleted()
+	return nil
+}
+
+func (s *Set) sweepPartition(topic, name string, known func(string, int32, TopicID) bool) error {
+	number, err := strconv.ParseInt(name, 10, 32)
+	if err != nil || strconv.Itoa(int(number)) != name {
+		return nil //nolint:nilerr // not a partition's directory, so not ours
+	}
+	dir := filepath.Join(s.topics, topic, name)
+	id, err := readID(s.fs, dir)
+	if err != nil {
+		s.logger.Warn("partition's id can't be read", zap.String("directory", dir), zap.Error(err))
+		return nil
+	}
+	if known(topic, int32(number), id) {
+		return nil
+	}
+	s.logger.Info("partition of a topic that is no more is removed", zap.String("directory", dir), zap.Stringer("topic_id", id))
+	return s.moveAside(dir, id, int32(number))
+}
+
+// removal is files that are to be removed later.
+type removal struct {
+	part  Partition
+	names []string
+	timer clock.Timer
+}
+
+// removeLater removes files after a delay, or when the set is closed, whichever comes first.
+func (s *Set) removeLater(p Partition, names []string, delay time.Duration) {
+	r := &removal{part: p, names: names}
+	if delay <= 0 {
+		s.remove(r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.removals[r] = struct{}{}
+	r.timer = s.clock.AfterFunc(delay, func() {
+		s.mu.Lock()
+		_, due := s.mu.removals[r]
+		delete(s.mu.removals, r)
+		s.mu.Unlock()
+		if due {
+			s.remove(r)
+		}
+	})
+}
+
+func (s *Set) remove(r *removal) {
+	var errs []error
+	for _, name := range r.names {
+		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.logger.Warn("files could not be removed; the next start tries again",
+			zap.Stringer("partition", r.part), zap.Error(err))
+	}
+}
+
+// removeNow does what is pending.
+func (s *Set) removeNow() {
+	s.mu.Lock()
+	pending := s.mu.removals
+	s.mu.removals = map[*removal]struct{}{}
+	s.mu.Unlock()
+	for r := range pending {
+		r.timer.Stop()
+		s.remove(r)
+	}
+}
+
+// forgetRemovals drops what is pending for a topic: its directories go as a whole, and the same names may soon belong to
+// another topic of that name.
+func (s *Set) forgetRemovals(id TopicID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.mu.removals {
+		if r.part.ID == id {
+			r.timer.Stop()
+			delete(s.mu.removals, r)
+		}
+	}
+}

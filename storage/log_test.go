@@ -1,0 +1,51 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/kbroker/kbroker/protocol/batch"
+)
+
+func TestAppendedBatchesComeBackAsTheyWereAcrossARestart(t *testing.T) {
+	t.Parallel()
+	w := osWorld(t)
+	w.config.SegmentBytes = 2000
+	l := w.open()
+	var want []batch.Batch
+	for i := range 100 {
+		want = append(want, put(t, l, makeBatch(t, i, 1+i%5, 1000+int64(i))))
+	}
+	sameBatches(t, readEverything(t, l, 0), want)
+	o := l.Offsets()
+	if o.End != 300 || o.HighWatermark != 300 || o.LastStable != 300 || o.Start != 0 {
+		t.Fatalf("offsets %+v", o)
+	}
+	if l.Segments() < 3 {
+		t.Fatalf("%d segments", l.Segments())
+	}
+	w.close()
+	l = w.open()
+	sameBatches(t, readEverything(t, l, 0), want)
+	want = append(want, put(t, l, makeBatch(t, 100, 3, 5000)))
+	if want[100].BaseOffset() != 300 {
+		t.Fatalf("base offset %d", want[100].BaseOffset())
+	}
+	sameBatches(t, readEverything(t, l, 0), want)
+	if _, err := l.Read(304, ReadOptions{MaxBytes: 1}); !errors.Is(err, ErrOffsetOutOfRange) {
+		t.Fatalf("read beyond the end: %v", err)
+	}
+}
+
+func sameBatches(tb testing.TB, got, want []batch.Batch) {
+	tb.Helper()
+	for i := range min(len(got), len(want)) {
+		if !bytes.Equal(got[i], want[i]) {
+			tb.Fatalf("batch %d: got %d+%d, want %d+%d", i, got[i].BaseOffset(), len(got[i]), want[i].BaseOffset(), len(want[i]))
+		}
+	}
+	if len(got) != len(want) {
+		tb.Fatalf("%d batches, want %d", len(got), len(want))
+	}
+}
