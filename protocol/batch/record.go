@@ -37,13 +37,16 @@ type Header struct {
 
 // AppendHeaders appends the record's headers to dst. They share the record's memory.
 func (r *Record) AppendHeaders(dst []Header) []Header {
-	c := cursor{b: r.Headers}
+	i := 0
 	for range r.NumHeaders {
-		key, value := c.bytes(), c.bytes()
-		if c.bad {
+		var h Header
+		if h.Key, i = cutBytes(r.Headers, i); i < 0 {
 			return dst // never for a record that came from an Iterator
 		}
-		dst = append(dst, Header{Key: key, Value: value})
+		if h.Value, i = cutBytes(r.Headers, i); i < 0 {
+			return dst
+		}
+		dst = append(dst, h)
 	}
 	return dst
 }
@@ -95,34 +98,43 @@ func (it *Iterator) Record() *Record { return &it.record }
 // Err is nil if all records announced were there and nothing else. Valid once Next has returned false.
 func (it *Iterator) Err() error { return it.err }
 
-// parse reads one record off rest, which it leaves alone when the record is malformed.
+// parse reads one record off rest, which it leaves alone when the record is malformed. It is the broker's innermost loop,
+// therefore written out: almost every varint but a value's length is one byte long, and Go inlines no function that has
+// a slow path behind a call.
 func (it *Iterator) parse() bool {
 	size, n := varint(it.rest)
-	if n <= 0 || size < 0 || size > int64(len(it.rest)-n) {
+	if n < 0 || size <= 0 || int(size) > len(it.rest)-n {
 		return false
 	}
 	end := n + int(size)
+	b := it.rest[n:end:end]
 	r := &it.record
-	c := cursor{b: it.rest[n:end:end]}
-	r.Attributes = int8(c.byte())
-	r.TimestampDelta = c.varlong()
-	r.OffsetDelta = int32(c.varint())
-	r.Key = c.bytes()
-	r.Value = c.bytes()
-	r.NumHeaders = int32(c.varint())
-	if c.bad || r.NumHeaders < 0 {
+	r.Attributes = int8(b[0])
+	i := 1
+	if i < len(b) && b[i] < 0x80 {
+		r.TimestampDelta = int64(unzigzag(uint32(b[i])))
+		i++
+	} else if r.TimestampDelta, i = longVarlong(b, i); i < 0 {
 		return false
 	}
-	r.Headers = c.b
-	for range r.NumHeaders {
-		if c.skip(false); c.bad {
-			return false
-		}
-		if c.skip(true); c.bad {
-			return false
-		}
+	if i < len(b) && b[i] < 0x80 {
+		r.OffsetDelta = unzigzag(uint32(b[i]))
+		i++
+	} else if r.OffsetDelta, i = longVarint(b, i); i < 0 {
+		return false
 	}
-	if len(c.b) != 0 {
+	if i < len(b) && b[i] == nullLength {
+		r.Key = nil
+		i++
+	} else if r.Key, i = cutBytes(b, i); i < 0 {
+		return false
+	}
+	if r.Value, i = cutBytes(b, i); i < 0 {
+		return false
+	}
+	if i == len(b)-1 && b[i] == 0 {
+		r.NumHeaders, r.Headers = 0, nil
+	} else if !r.cutHeaders(b[i:]) {
 		return false
 	}
 	r.Raw = it.rest[:end:end]
@@ -130,88 +142,75 @@ func (it *Iterator) parse() bool {
 	return true
 }
 
-// cursor reads fields off b; bad is set, and stays, when one isn't there.
-type cursor struct {
-	b   []byte
-	bad bool
-}
+// nullLength is the encoding of the length -1.
+const nullLength = 1
 
-func (c *cursor) byte() byte {
-	if len(c.b) == 0 {
-		c.bad = true
-		return 0
+// cutHeaders takes b, from the number of headers to the record's end. Each header takes at least two bytes, so that b bounds
+// the loop.
+func (r *Record) cutHeaders(b []byte) bool {
+	count, i := longVarint(b, 0)
+	if i < 0 || count < 0 {
+		return false
 	}
-	v := c.b[0]
-	c.b = c.b[1:]
-	return v
-}
-
-func (c *cursor) varint() int64 {
-	v, n := varint(c.b)
-	if n <= 0 {
-		c.bad = true
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
-}
-
-func (c *cursor) varlong() int64 {
-	v, n := binary.Varint(c.b)
-	if n <= 0 {
-		c.bad = true
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
-}
-
-// bytes reads a length and so many bytes; nil for a length below 0.
-func (c *cursor) bytes() []byte {
-	size := c.varint()
-	if c.bad || size < 0 {
-		return nil
-	}
-	if size > int64(len(c.b)) {
-		c.bad = true
-		return nil
-	}
-	v := c.b[:size:size]
-	c.b = c.b[size:]
-	return v
-}
-
-// skip passes over a length and so many bytes.
-func (c *cursor) skip(nullable bool) {
-	size := c.varint()
-	if size < 0 && nullable {
-		return
-	}
-	if size < 0 || size > int64(len(c.b)) {
-		c.bad = true
-		return
-	}
-	c.b = c.b[size:]
-}
-
-// varint reads a zigzag varint of at most 32 bits; n <= 0 when there is none.
-func varint(b []byte) (v int64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return int64(b[0]>>1) ^ -int64(b[0]&1), 1
-	}
-	return longVarint(b)
-}
-
-func longVarint(b []byte) (v int64, n int) {
-	const maxBytes = 5
-	u := uint32(0)
-	for i := 0; i < len(b) && i < maxBytes; i++ {
-		u |= uint32(b[i]&0x7f) << (7 * i)
-		if b[i] < 0x80 {
-			return int64(int32(u>>1) ^ -int32(u&1)), i + 1
+	r.NumHeaders, r.Headers = count, b[i:]
+	for ; count > 0; count-- {
+		var key []byte
+		if key, i = cutBytes(b, i); i < 0 || key == nil {
+			return false
+		}
+		if _, i = cutBytes(b, i); i < 0 {
+			return false
 		}
 	}
-	return 0, 0
+	return i == len(b)
+}
+
+// cutBytes reads a length at i and so many bytes; nil for a length below 0. Next is below 0 when they aren't there.
+func cutBytes(b []byte, i int) (v []byte, next int) {
+	var size int32
+	if i < len(b) && b[i] < 0x80 {
+		size = unzigzag(uint32(b[i]))
+		i++
+	} else if size, i = longVarint(b, i); i < 0 {
+		return nil, -1
+	}
+	if size < 0 {
+		return nil, i
+	}
+	end := i + int(size)
+	if end > len(b) {
+		return nil, -1
+	}
+	return b[i:end:end], end
+}
+
+func unzigzag(u uint32) int32 { return int32(u>>1) ^ -int32(u&1) }
+
+// varint reads a zigzag varint of at most 32 bits; n is below 0 when there is none.
+func varint(b []byte) (v int32, n int) { return longVarint(b, 0) }
+
+// longVarint reads a zigzag varint of at most 32 bits at i. Next is below 0 when there is none.
+func longVarint(b []byte, i int) (v int32, next int) {
+	const maxBits = 35 // five bytes
+	u := uint32(0)
+	for shift := 0; i < len(b) && shift < maxBits; shift += 7 {
+		c := b[i]
+		i++
+		u |= uint32(c&0x7f) << shift
+		if c < 0x80 {
+			return unzigzag(u), i
+		}
+	}
+	return 0, -1
+}
+
+// longVarlong is longVarint for 64 bits.
+func longVarlong(b []byte, i int) (v int64, next int) {
+	v, n := binary.Varint(b[i:])
+	if n <= 0 {
+		return 0, -1
+	}
+	return v, i + n
 }
 
 // maxPooledBytes is the largest buffer for decompressed records that is kept for reuse.

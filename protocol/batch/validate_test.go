@@ -508,7 +508,7 @@ func benchmarkBatch(b *testing.B, records, size int) Batch {
 	builder := NewBuilder(plain())
 	value := bytes.Repeat([]byte("v"), size)
 	for range records {
-		builder.Append(now, nil, value)
+		builder.Append(1000, nil, value)
 	}
 	out, err := builder.Build()
 	if err != nil {
@@ -526,7 +526,7 @@ func BenchmarkValidate(b *testing.B) {
 				builder := NewBuilder(m)
 				value := bytes.Repeat([]byte("some value "), size/11+1)[:size]
 				for range 1000 {
-					builder.Append(now, nil, value)
+					builder.Append(1000, nil, value)
 				}
 				in, err := builder.Build()
 				if err != nil {
