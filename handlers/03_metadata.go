@@ -180,6 +180,7 @@ func (m *topicMetadata) addIDs(topics []kmsg.MetadataRequestTopic) {
 
 func (m *topicMetadata) addNames(topics []kmsg.MetadataRequestTopic, create bool) {
 	seen := make(map[string]struct{}, len(topics))
+	budget := int32(maxNewPartitions) // what a request may make, as with CreateTopics
 	for i := range topics {
 		name := *topics[i].Topic
 		if _, twice := seen[name]; twice {
@@ -190,7 +191,8 @@ func (m *topicMetadata) addNames(topics []kmsg.MetadataRequestTopic, create bool
 			m.add(t)
 			continue
 		}
-		m.answer = append(m.answer, metadataTopicError(&name, m.h.unknownTopic(name, create)))
+		budget -= m.h.defaultPartitions()
+		m.answer = append(m.answer, metadataTopicError(&name, m.h.unknownTopic(name, create && budget >= 0)))
 	}
 }
 

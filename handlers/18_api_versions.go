@@ -13,7 +13,7 @@ import (
 func (h *Handlers) apiVersions(r *protocol.Request, q *kmsg.ApiVersionsRequest) protocol.Response {
 	a := kmsg.NewPtrApiVersionsResponse()
 	a.Version = q.Version
-	if code := h.checkApiVersions(q); code != protocol.None {
+	if code := h.checkAPIVersions(q); code != protocol.None {
 		a.ErrorCode = int16(code)
 		return replyCode(r, a, code)
 	}
@@ -31,9 +31,9 @@ func (h *Handlers) apiVersions(r *protocol.Request, q *kmsg.ApiVersionsRequest) 
 	return reply(r, a)
 }
 
-// checkApiVersions checks what the client says of itself (KIP-511), and which cluster and node it means to reach
+// checkAPIVersions checks what the client says of itself (KIP-511), and which cluster and node it means to reach
 // (KIP-1242).
-func (h *Handlers) checkApiVersions(q *kmsg.ApiVersionsRequest) protocol.ErrorCode {
+func (h *Handlers) checkAPIVersions(q *kmsg.ApiVersionsRequest) protocol.ErrorCode {
 	if q.Version >= 3 && (!isSoftware(q.ClientSoftwareName) || !isSoftware(q.ClientSoftwareVersion)) {
 		return protocol.InvalidRequest
 	}

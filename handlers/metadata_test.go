@@ -204,6 +204,19 @@ func TestMetadataTellsWhyATopicIsNeverMade(t *testing.T) {
 	}
 }
 
+func TestMetadataMakesNoMoreThanARequestMay(t *testing.T) {
+	t.Parallel()
+	c := newControl(t, "num.partitions", "4000")
+	q := metadataFor(9, "a", "b", "c", "a")
+	q.AllowAutoTopicCreation = true
+	if got := said(ask(c, q, kmsg.NewPtrMetadataResponse())); got != "a=3 b=3 c=3" {
+		t.Errorf("got %s", got)
+	}
+	if c.topicByName("b") == nil || c.topicByName("c") != nil {
+		t.Error("want a and b to be made, and c not")
+	}
+}
+
 func TestTopicMadeOnDemandByManyExistsOnce(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
@@ -301,7 +314,8 @@ func TestInternalTopicsAreEmptyAndTakeNothing(t *testing.T) {
 	if _, err = l.Read(1, storage.ReadOptions{}); codeOf(err) != protocol.OffsetOutOfRange {
 		t.Errorf("read at 1: %v", err)
 	}
-	if r, err := l.Read(0, storage.ReadOptions{}); err != nil || r.Records != nil || r.Offsets != (storage.Offsets{}) {
+	var r storage.ReadResult
+	if r, err = l.Read(0, storage.ReadOptions{}); err != nil || r.Records != nil || r.Offsets != (storage.Offsets{}) {
 		t.Errorf("read at 0: %+v %v", r, err)
 	}
 	if _, err = l.Trim(1); codeOf(err) != protocol.OffsetOutOfRange {

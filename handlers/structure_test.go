@@ -49,8 +49,8 @@ func TestRowsAreSortedAndAnsweredInTheirOwnFiles(t *testing.T) {
 		if text := fileComment(t, e.Key); !regexp.MustCompile("^" + regexp.QuoteMeta(header(e)) + "[.;]").MatchString(text) {
 			t.Errorf("the comment of key %d begins with %.60q, want %q", e.Key, text, header(e))
 		}
-		if max := kmsg.RequestForKey(e.Key).MaxVersion(); max < e.Max {
-			t.Errorf("%s is served up to version %d, but can be decoded only up to %d", e.Name, e.Max, max)
+		if newest := kmsg.RequestForKey(e.Key).MaxVersion(); newest < e.Max {
+			t.Errorf("%s is served up to version %d, but can be decoded only up to %d", e.Name, e.Max, newest)
 		}
 	}
 }

@@ -163,6 +163,8 @@ func TestTopicMadeByManyAtOnceIsMadeByOne(t *testing.T) {
 				won.Add(1)
 			case protocol.TopicAlreadyExists, protocol.InvalidTopicException:
 				lost.Add(1)
+			default:
+				t.Errorf("code %d", a.ErrorCode)
 			}
 		})
 	}
