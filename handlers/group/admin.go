@@ -123,7 +123,7 @@ func (c *Coordinator) deleteGroup(id string) protocol.ErrorCode {
 	}
 	o := &g.offsets
 	o.mu.Lock()
-	o.settle()
+	o.quiet()
 	if c.erase(g, o.all()) != nil {
 		return protocol.CoordinatorNotAvailable
 	}

@@ -64,6 +64,9 @@ func (b *testBroker) makeTopic(name string, partitions int32) [16]byte {
 	}
 	topic.ID[0] &= 0x7f
 	b.byName[name] = topic
+	b.store.mu.Lock()
+	delete(b.store.deleted, name)
+	b.store.mu.Unlock()
 	b.setTopics()
 	return topic.ID
 }

@@ -246,7 +246,7 @@ func (k *classic) prepare(t *turn) {
 	t.c.metrics.rebalances.Inc()
 	k.initial = k.state == stateEmpty
 	if k.state == stateCompletingRebalance {
-		k.dropAssignments(protocol.RebalanceInProgress)
+		k.dropAssignments(t, protocol.RebalanceInProgress)
 	}
 	k.state, k.syncBy = statePreparingRebalance, 0
 	wait := k.rebalanceTimeout()
@@ -357,11 +357,15 @@ func (k *classic) becomeEmpty(t *turn) {
 	k.initial, k.joinBy, k.syncBy, k.emptySinceMs = false, 0, 0, t.wallMs
 }
 
-// dropAssignments forgets what the leader assigned, or waits to, and tells those who wait for it.
-func (k *classic) dropAssignments(code protocol.ErrorCode) {
+// dropAssignments tells those who wait for the leader's assignment that none comes. Their sessions begin anew: they may
+// have waited longer than one.
+func (k *classic) dropAssignments(t *turn, code protocol.ErrorCode) {
 	for _, m := range k.order {
 		m.assignment = nil
-		k.answerSync(m, syncFailed(code))
+		if m.sync != nil {
+			k.answerSync(m, syncFailed(code))
+			k.extend(t, m)
+		}
 	}
 }
 

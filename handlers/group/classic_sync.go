@@ -93,7 +93,7 @@ func (k *classic) settle(t *turn, assignments []kmsg.SyncGroupRequestGroupAssign
 	b.DeleteGroup(markKey(k.group.id))
 	if t.c.commit(&b) != nil {
 		// The rebalance isn't over; whoever waited asks again.
-		k.dropAssignments(protocol.CoordinatorNotAvailable)
+		k.dropAssignments(t, protocol.CoordinatorNotAvailable)
 		return
 	}
 	k.group.recorded = true

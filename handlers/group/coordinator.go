@@ -20,8 +20,8 @@ import (
 
 // Store is where records of groups and committed offsets live. Concurrent calls are allowed. *meta.Store implements it.
 type Store interface {
-	// Commit makes a batch durable, as durable as the store is set to be, before it returns. After an error nothing of
-	// the batch counts.
+	// Commit makes a batch durable, as durable as the store is set to be, before it returns. Cursors on topics that have
+	// been deleted meanwhile are left out. After an error it isn't known whether the batch counts.
 	Commit(b *meta.Batch) error
 	// Groups yields all records put with Batch.PutGroup, by the name they were put under. The bytes are valid during the
 	// call only. An error from yield ends it.

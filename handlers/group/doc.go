@@ -20,7 +20,7 @@
 //
 // # Locks
 //
-// Registry before nothing; group.mu, then offsets.mu; registry.mu may be taken below group.mu. A commit of membership is
-// made under group.mu, since the requests of a group must see its outcome in order. Offset commits are made under neither
-// lock: those of a group that arrive while one is being written share the next write.
+// group.mu comes before offsets.mu and before the registry's lock. A commit of membership is made under group.mu, since
+// the requests of a group must see its outcome in order. Offset commits are made under neither lock: those of a group that
+// arrive while one is being written share the next write.
 package group

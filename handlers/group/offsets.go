@@ -127,6 +127,13 @@ func (o *offsets) settle() {
 	}
 }
 
+// quiet waits until nothing is being written. The caller holds o.mu, and does again afterwards.
+func (o *offsets) quiet() {
+	for o.busy() {
+		o.settle()
+	}
+}
+
 // busy says that something is being written.
 func (o *offsets) busy() bool { return o.gathering != nil || o.writing != nil }
 

@@ -94,31 +94,17 @@ func (g *group) subscribes(topic string) bool {
 	return g.classic != nil && g.classic.subscribes(topic)
 }
 
-// TopicDeleted forgets a topic's offsets. It is called after the store has removed the topic and its cursors and the view of
-// topics shows that. A commit that was under way then may have come behind; it is removed from the store here.
+// TopicDeleted forgets a topic's offsets. It is called after the store has removed the topic with its cursors, and the view
+// of topics shows that. What is being written just then the store leaves out.
 func (c *Coordinator) TopicDeleted(name string) {
 	for _, g := range c.all() {
-		g.mu.Lock()
 		o := &g.offsets
 		o.mu.Lock()
-		g.mu.Unlock()
-		late := o.busy()
-		if late {
-			o.settle()
-		}
-		var stale []meta.TopicPartition
-		for _, p := range o.topics[name] {
-			stale = append(stale, meta.TopicPartition{Topic: name, Partition: p.partition})
-		}
+		o.settle()
 		delete(o.topics, name)
 		for _, txn := range o.txns {
 			delete(txn.topics, name)
 		}
-		if !late || len(stale) == 0 {
-			o.mu.Unlock()
-			continue
-		}
-		// commit has logged the error; what is left is an offset that expires.
-		_ = c.deleteOffsets(g, stale) //nolint:errcheck // see above
+		o.mu.Unlock()
 	}
 }

@@ -105,7 +105,7 @@ func failTxnCommit(answer *kmsg.TxnOffsetCommitResponse, code protocol.ErrorCode
 func (c *Coordinator) keepTxnOffsets(g *group, req *kmsg.TxnOffsetCommitRequest, answer *kmsg.TxnOffsetCommitResponse) error {
 	g.mu.Unlock()
 	o := &g.offsets
-	o.settle() // the record is written whole: two commits of a producer must not miss each other's offsets
+	o.quiet() // the record is written whole: two commits of a producer must not miss each other's offsets
 	cfg, nowMs := c.config(), c.clock.Now().UnixMilli()
 	topics := c.topics()
 	next := o.txns[req.ProducerID].with(req.ProducerEpoch)
@@ -162,7 +162,7 @@ func (c *Coordinator) CompleteTransaction(producerID int64, commit bool) error {
 // completeIn ends a transaction in one group. The caller holds g.offsets.mu; it is released.
 func (c *Coordinator) completeIn(g *group, producerID int64, commit bool) error {
 	o := &g.offsets
-	o.settle()
+	o.quiet()
 	txn := o.txns[producerID]
 	if txn == nil {
 		o.mu.Unlock()

@@ -19,6 +19,7 @@ type memoryStore struct {
 	fail    func() bool   // asked at each commit; nil never fails
 	hold    chan struct{} // when set, commits wait until it is closed
 	commits int
+	deleted map[string]bool // topics that were deleted
 }
 
 func newMemoryStore() *memoryStore {
@@ -72,6 +73,10 @@ func (s *memoryStore) setFail(fail bool) {
 func (s *memoryStore) deleteTopic(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.deleted == nil {
+		s.deleted = make(map[string]bool)
+	}
+	s.deleted[name] = true
 	for _, cursors := range s.cursors {
 		maps.DeleteFunc(cursors, func(tp meta.TopicPartition, _ meta.Cursor) bool { return tp.Topic == name })
 	}
@@ -81,6 +86,9 @@ func (s *memoryStore) deleteTopic(name string) {
 type memoryWriter memoryStore
 
 func (w *memoryWriter) PutCursor(group string, tp meta.TopicPartition, c meta.Cursor) {
+	if w.deleted[tp.Topic] {
+		return
+	}
 	if w.cursors[group] == nil {
 		w.cursors[group] = make(map[meta.TopicPartition]meta.Cursor)
 	}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package group
+
+// raceDetector makes long tests shorter.
+const raceDetector = false
