@@ -115,3 +115,12 @@ func boundSetting(all []*bound) string {
 	}
 	return strings.Join(entries, ",")
 }
+
+// advertisedSetting is the advertised.listeners setting with what clients are told.
+func advertisedSetting(all []*bound) string {
+	entries := make([]string, len(all))
+	for i, b := range all {
+		entries[i] = b.Name + "://" + b.address()
+	}
+	return strings.Join(entries, ",")
+}

@@ -99,7 +99,8 @@ func (b *Broker) bind(ctx context.Context) error {
 		closeAll(b.listeners) // what the server has closed already is closed
 		return nil
 	})
-	return b.config.Override("listeners", boundSetting(b.listeners))
+	return errors.Join(b.config.Override("listeners", boundSetting(b.listeners)),
+		b.config.Override("advertised.listeners", advertisedSetting(b.listeners)))
 }
 
 // lockDataDir makes the data directory and takes it for this broker alone.

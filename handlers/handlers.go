@@ -68,8 +68,7 @@ func New(d Deps) (*Handlers, error) {
 		return nil, fmt.Errorf("new handlers: %w", err)
 	}
 	h := &Handlers{Deps: d}
-	h.internal = newInternalTopics(d.Meta.ClusterID(),
-		int32(d.Config.Int("offsets.topic.num.partitions")), int32(d.Config.Int("transaction.state.log.num.partitions")))
+	h.internal = configuredInternalTopics(d.Meta.ClusterID(), d.Config)
 	h.data = newDataPlane(&h.Deps, d.Config.Int("max.incremental.fetch.session.cache.slots"))
 	t, err := newTable(rows())
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/meta/config"
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage"
 )
@@ -34,6 +35,17 @@ func newInternalTopics(clusterID string, offsetsPartitions, transactionPartition
 			"segment.bytes": "104857600", "unclean.leader.election.enable": "false",
 		}),
 	}}
+}
+
+// configuredInternalTopics makes the topics as the broker's settings want them.
+func configuredInternalTopics(clusterID string, c *config.Broker) internalTopics {
+	all := newInternalTopics(clusterID,
+		int32(c.Int("offsets.topic.num.partitions")), int32(c.Int("transaction.state.log.num.partitions")))
+	offsets, transactions := all.named(offsetsTopic).Configs, all.named(transactionsTopic).Configs
+	offsets["segment.bytes"] = c.String("offsets.topic.segment.bytes")
+	transactions["segment.bytes"] = c.String("transaction.state.log.segment.bytes")
+	transactions["min.insync.replicas"] = c.String("transaction.state.log.min.isr")
+	return all
 }
 
 func internalTopic(clusterID, name string, partitions int32, configs map[string]string) *meta.Topic {
