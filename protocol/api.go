@@ -17,7 +17,7 @@ const (
 	KeyDescribeGroups                        int16 = 15
 	KeyListGroups                            int16 = 16
 	KeySASLHandshake                         int16 = 17
-	KeyApiVersions                           int16 = 18
+	KeyApiVersions                           int16 = 18 //nolint:revive // as kmsg and every client spell it
 	KeyCreateTopics                          int16 = 19
 	KeyDeleteTopics                          int16 = 20
 	KeyDeleteRecords                         int16 = 21

@@ -156,7 +156,7 @@ func (e *fetchEncoder) recordBytes(records FetchRecords) {
 	}
 	if size > 0 {
 		e.external += size
-		e.cuts = append(e.cuts, fetchCut{at: len(e.buf), part: Part{Bytes: records.Bytes, File: records.File}})
+		e.cuts = append(e.cuts, fetchCut{at: len(e.buf), part: Part(records)})
 	}
 }
 

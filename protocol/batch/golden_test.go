@@ -2,35 +2,37 @@ package batch
 
 import (
 	"bytes"
+	"embed"
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
+//go:embed testdata/*.hex
+var testdata embed.FS
+
 // golden reads bytes that Apache Kafka 4.4.0 stored.
-func golden(t testing.TB, name string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name+".hex"))
+func golden(tb testing.TB, name string) []byte {
+	tb.Helper()
+	text, err := testdata.ReadFile("testdata/" + name + ".hex")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ""))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
 // batches cuts bytes into their batches.
-func batches(t testing.TB, b []byte) []Batch {
-	t.Helper()
+func batches(tb testing.TB, b []byte) []Batch {
+	tb.Helper()
 	var all []Batch
 	for len(b) > 0 {
 		first, rest, err := Next(b, 0)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		all, b = append(all, first), rest
 	}
@@ -38,11 +40,11 @@ func batches(t testing.TB, b []byte) []Batch {
 }
 
 // values lists "key=value" of a batch's records.
-func values(t testing.TB, b Batch) []string {
-	t.Helper()
+func values(tb testing.TB, b Batch) []string {
+	tb.Helper()
 	records, err := b.Records(1 << 20)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer records.Release()
 	var all []string
@@ -51,7 +53,7 @@ func values(t testing.TB, b Batch) []string {
 		all = append(all, string(r.Key)+"="+string(r.Value))
 	}
 	if err = records.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }

@@ -15,15 +15,15 @@ type rec struct {
 	headers     []Header
 }
 
-func build(t testing.TB, m Meta, records ...rec) Batch {
-	t.Helper()
+func build(tb testing.TB, m Meta, records ...rec) Batch {
+	tb.Helper()
 	b := NewBuilder(m)
 	for _, r := range records {
 		b.AppendAt(r.offsetDelta, r.timestamp, r.key, r.value, r.headers...)
 	}
 	out, err := b.Build()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }

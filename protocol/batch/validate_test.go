@@ -31,15 +31,15 @@ type draft struct {
 	payload []byte              // in place of the records
 }
 
-func (d draft) bytes(t testing.TB) []byte {
-	t.Helper()
+func (d draft) bytes(tb testing.TB) []byte {
+	tb.Helper()
 	if d.meta == (Meta{}) {
 		d.meta = NoProducer()
 	}
 	if d.meta.BaseTimestamp == 0 {
 		d.meta.BaseTimestamp = now - 1000
 	}
-	b := build(t, d.meta, d.records...)
+	b := build(tb, d.meta, d.records...)
 	if d.payload != nil {
 		b = append(b[:HeaderSize:HeaderSize], d.payload...)
 		binary.BigEndian.PutUint32(b[posLength:], uint32(len(b)-LengthOverhead))

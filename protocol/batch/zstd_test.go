@@ -35,7 +35,7 @@ func streamed(t *testing.T, content []byte) []byte {
 
 func TestZstdFramesOfUnknownSizeComeBack(t *testing.T) {
 	t.Parallel()
-	for _, numbers := range []int{1, 10, 1000, 10_000, 100_000} {
+	for _, numbers := range []int{1, 10, 1000, 30_000} {
 		var content []byte
 		for i := range numbers {
 			content = strconv.AppendInt(append(content, 0, 0, 0, 1), int64(i), 10)
@@ -65,7 +65,7 @@ func TestZstdBlocksBoundTheMemory(t *testing.T) {
 		if got := zstdBound(payload[:n]); got > zstdBound(payload) {
 			t.Errorf("cut at %d: %d", n, got)
 		}
-		for _, broken := range []byte{0, 0xff, payload[n] ^ 1} {
+		for _, broken := range []byte{0xff, payload[n] ^ 1} {
 			b := bytes.Clone(payload)
 			b[n] = broken
 			if got, err := Decompress(CodecZstd, b, 1<<30); cap(got) > 64*len(content) {

@@ -12,9 +12,9 @@ import (
 )
 
 // busy is a state with all there can be in one.
-func busy(t testing.TB) *log {
-	t.Helper()
-	l := newLog(t)
+func busy(tb testing.TB) *log {
+	tb.Helper()
+	l := newLog(tb)
 	verified := Options{TransactionVerified: true}
 	for seq := range int32(7) {
 		l.must(sent{id: 4, epoch: 2, seq: seq, n: 1, ts: int64(seq) * 10}, verified)

@@ -253,8 +253,9 @@ func (e *entry) find(b batch.Batch) *Entry {
 	}
 	first, last := b.BaseSequence(), b.LastSequence()
 	for i := range e.used {
-		if w := e.window[i]; w.FirstSequence == first && w.LastSequence == last {
-			return &w
+		if w := &e.window[i]; w.FirstSequence == first && w.LastSequence == last {
+			dup := *w
+			return &dup
 		}
 	}
 	return nil

@@ -19,8 +19,8 @@ type sent struct {
 	ts    int64
 }
 
-func (s sent) batch(t testing.TB) batch.Batch {
-	t.Helper()
+func (s sent) batch(tb testing.TB) batch.Batch {
+	tb.Helper()
 	m := batch.NoProducer()
 	m.ProducerID, m.ProducerEpoch, m.BaseSequence, m.Transactional, m.BaseTimestamp = s.id, s.epoch, s.seq, s.txn, s.ts
 	b := batch.NewBuilder(m)
@@ -29,7 +29,7 @@ func (s sent) batch(t testing.TB) batch.Batch {
 	}
 	out, err := b.Build()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
@@ -45,7 +45,10 @@ type log struct {
 	end   int64
 }
 
-func newLog(t testing.TB) *log { return &log{t: t, state: New(1000)} }
+func newLog(tb testing.TB) *log {
+	tb.Helper()
+	return &log{t: tb, state: New(1000)}
+}
 
 // produce checks a batch and appends it if it may be.
 func (l *log) produce(s sent, o Options) (*Entry, error) {
@@ -87,12 +90,21 @@ func TestSequencesOfIdempotentProducers(t *testing.T) {
 			{s(0, 0, 2), nil, -1}, {s(0, 2, 1), nil, -1}, {s(0, 0, 2), nil, 0}, {s(0, 2, 1), nil, 2}, {s(0, 3, 1), nil, -1},
 		},
 		"the fifth last is known, the sixth last isn't": {
-			{s(0, 0, 1), nil, -1}, {s(0, 1, 1), nil, -1}, {s(0, 2, 1), nil, -1}, {s(0, 3, 1), nil, -1}, {s(0, 4, 1), nil, -1},
-			{s(0, 5, 1), nil, -1}, {s(0, 1, 1), nil, 1}, {s(0, 0, 1), ErrOutOfOrderSequence, -1},
+			{s(0, 0, 1), nil, -1},
+			{s(0, 1, 1), nil, -1},
+			{s(0, 2, 1), nil, -1},
+			{s(0, 3, 1), nil, -1},
+			{s(0, 4, 1), nil, -1},
+			{s(0, 5, 1), nil, -1},
+			{s(0, 1, 1), nil, 1},
+			{s(0, 0, 1), ErrOutOfOrderSequence, -1},
 		},
 		"overlaps are no duplicates": {
-			{s(0, 0, 3), nil, -1}, {s(0, 0, 2), ErrOutOfOrderSequence, -1}, {s(0, 1, 2), ErrOutOfOrderSequence, -1},
-			{s(0, 2, 2), ErrOutOfOrderSequence, -1}, {s(0, 3, 1), nil, -1},
+			{s(0, 0, 3), nil, -1},
+			{s(0, 0, 2), ErrOutOfOrderSequence, -1},
+			{s(0, 1, 2), ErrOutOfOrderSequence, -1},
+			{s(0, 2, 2), ErrOutOfOrderSequence, -1},
+			{s(0, 3, 1), nil, -1},
 		},
 		"gap":                             {{s(0, 0, 1), nil, -1}, {s(0, 5, 1), ErrOutOfOrderSequence, -1}, {s(0, 1, 1), nil, -1}},
 		"an unknown producer at any":      {{s(0, 7, 1), nil, -1}, {s(0, 8, 1), nil, -1}, {s(0, 0, 1), ErrOutOfOrderSequence, -1}},
@@ -183,16 +195,16 @@ func TestTransactionsOpenAndEnd(t *testing.T) {
 	if want := (Completed{ProducerID: 1, FirstOffset: 0, LastOffset: 5, Aborted: true, LastStable: 4}); !ok || done != want {
 		t.Errorf("%+v, want %+v", done, want)
 	}
-	if o, ok := l.state.FirstUnstable(5); !ok || o != 0 {
-		t.Errorf("while the marker isn't durable: first unstable offset %d, %v", o, ok)
+	if o, unstable := l.state.FirstUnstable(5); !unstable || o != 0 {
+		t.Errorf("while the marker isn't durable: first unstable offset %d, %v", o, unstable)
 	}
-	if o, ok := l.state.FirstUnstable(6); !ok || o != 4 {
-		t.Errorf("first unstable offset %d, %v", o, ok)
+	if o, unstable := l.state.FirstUnstable(6); !unstable || o != 4 {
+		t.Errorf("first unstable offset %d, %v", o, unstable)
 	}
 	if done, ok = l.append(marker(3, 0, true, 7, 100)); !ok || done.Aborted || done.LastStable != 7 { // 6
 		t.Errorf("%+v, %v", done, ok)
 	}
-	if o, ok := l.state.FirstUnstable(7); ok {
+	if o, unstable := l.state.FirstUnstable(7); unstable {
 		t.Errorf("first unstable offset %d", o)
 	}
 	if _, ok = l.append(marker(1, 0, true, 7, 100)); ok {
