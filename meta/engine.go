@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,27 +31,36 @@ type engine struct {
 	log   *zap.Logger
 	fs    *pebbleFS
 	db    *pebble.DB
+	tasks *scheduler // of the one in db
 
 	failure    atomic.Pointer[error] // what ended all writing
 	background atomic.Int32          // failures of background work in a row
 	done       chan struct{}         // closed when background work need not rest any more
+	opened     atomic.Bool
+	stuck      chan struct{} // closed when opening can't come to an end
+	stuckOnce  sync.Once
 }
 
 // openEngine opens what lies in the directory, which the caller has locked and keeps locked until after close.
-func openEngine(disk vfs.FS, dir string, lock *pebble.Lock, o *Options) (*engine, error) {
-	e := &engine{dir: dir, clock: o.Clock, log: o.Logger, done: make(chan struct{})}
-	e.fs = &pebbleFS{fs: disk, wal: newWALSyncer(o.Durability, o.Clock, e.fail), failed: e.fail}
-	err := e.open(disk, lock)
+func openEngine(disk vfs.FS, dir string, o *Options) (*engine, error) {
+	e := &engine{
+		dir: dir, clock: o.Clock, log: o.Logger, done: make(chan struct{}), stuck: make(chan struct{}),
+	}
+	e.fs = &pebbleFS{fs: disk, wal: newWALSyncer(o.Durability, o.Clock, e.fail), failed: e.fail, rest: e.rest}
+	err := e.open(disk)
 	if err == nil {
 		err = e.failed()
 	}
 	if err != nil {
-		return nil, errors.Join(err, e.close())
+		_ = e.close() // would only say the same again
+		return nil, err
 	}
+	e.opened.Store(true)
+	e.tasks.enable()
 	return e, nil
 }
 
-func (e *engine) open(disk vfs.FS, lock *pebble.Lock) error {
+func (e *engine) open(disk vfs.FS) error {
 	var err error
 	if e.fs.proofs, err = openProofs(disk, e.dir, e.log); err != nil {
 		return err
@@ -61,27 +71,50 @@ func (e *engine) open(disk vfs.FS, lock *pebble.Lock) error {
 	if err = e.removeOptions(); err != nil {
 		return err
 	}
-	return e.openPebble(lock)
+	return e.openPebble()
 }
 
 // openPebble opens Pebble, and twice if it had to be made or brought to the newest format: the write-ahead log of the
 // session that did so still has the old format, which doesn't tell rot from a torn end.
-func (e *engine) openPebble(lock *pebble.Lock) error {
+func (e *engine) openPebble() error {
 	found, err := pebble.Peek(e.dir, e.fs)
 	if err != nil {
 		return err
 	}
 	if !found.Exists || found.FormatMajorVersion != pebble.FormatNewest {
-		db, openErr := pebble.Open(e.dir, e.options(lock))
-		if openErr != nil {
-			return openErr
+		if err = e.openOnce(); err != nil {
+			return err
 		}
+		db := e.db
+		e.db = nil
 		if err = db.Close(); err != nil {
 			return err
 		}
 	}
-	e.db, err = pebble.Open(e.dir, e.options(lock))
-	return err
+	return e.openOnce()
+}
+
+// openOnce opens Pebble. Pebble tries without an end to write a table of what it finds in its logs; when that fails, it is
+// left behind at it, asleep, with nothing it may still write.
+func (e *engine) openOnce() error {
+	type result struct {
+		db  *pebble.DB
+		err error
+	}
+	finished := make(chan result, 1)
+	e.tasks = newScheduler()
+	options := e.options()
+	go func() {
+		db, err := pebble.Open(e.dir, options)
+		finished <- result{db, err}
+	}()
+	select {
+	case r := <-finished:
+		e.db = r.db
+		return r.err
+	case <-e.stuck:
+		return e.failed()
+	}
 }
 
 // removeOptions removes the notes of the settings that Pebble was last opened with: they are the same always, and not worth
@@ -116,10 +149,9 @@ const (
 	manifestFileBytes = 1 << 20
 )
 
-func (e *engine) options(lock *pebble.Lock) *pebble.Options {
+func (e *engine) options() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          e.fs,
-		Lock:                        lock,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: stallAtMemTables,
@@ -132,6 +164,9 @@ func (e *engine) options(lock *pebble.Lock) *pebble.Options {
 		Logger:                      pebbleLogger{e, e.log.Sugar()},
 		EventListener: &pebble.EventListener{
 			BackgroundError: e.backgroundError,
+			DataCorruption: func(i pebble.DataCorruptionInfo) {
+				e.fail(fmt.Errorf("%w: %s: %w", ErrDamaged, i.Path, i.Details))
+			},
 			FlushEnd: func(i pebble.FlushInfo) {
 				if i.Err == nil {
 					e.background.Store(0)
@@ -140,6 +175,7 @@ func (e *engine) options(lock *pebble.Lock) *pebble.Options {
 		},
 	}
 	o.Experimental.FileCacheShards = fileCacheShards
+	o.Experimental.CompactionScheduler = e.tasks
 	return o
 }
 
@@ -187,20 +223,32 @@ func (e *engine) fatal(format string, args ...any) {
 	e.fail(fmt.Errorf("%w: %s", errPebble, fmt.Sprintf(format, args...)))
 }
 
-// backgroundError hears of failing flushes and compactions. Pebble tries again at once, which would keep a processor busy
-// while the disk is full; so it is made to wait.
+// backgroundError hears of failing flushes and compactions. It is called with Pebble's main lock held.
 func (e *engine) backgroundError(err error) {
 	if e.failed() == nil {
 		e.log.Warn("metadata store: background work failed", zap.String("dir", e.dir), zap.Error(err))
 	}
-	if e.background.Add(1) >= backgroundErrors {
+	if e.background.Add(1) >= backgroundErrors || !e.opened.Load() {
 		e.fail(err)
 	}
-	timer := e.clock.NewTimer(backgroundRetry)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-e.done:
+}
+
+// rest is called where background work begins to write. Pebble tries what has failed again at once, which would keep a
+// processor busy while the disk is full; so it is made to wait, here where it holds no locks.
+func (e *engine) rest() {
+	switch {
+	case e.failed() != nil && !e.opened.Load():
+		e.stuckOnce.Do(func() { close(e.stuck) })
+		select {}
+	case e.failed() != nil:
+		<-e.done
+	case e.background.Load() > 0:
+		timer := e.clock.NewTimer(backgroundRetry)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-e.done:
+		}
 	}
 }
 

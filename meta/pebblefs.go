@@ -19,6 +19,7 @@ type pebbleFS struct {
 	wal     *walSyncer
 	proofs  *proofs
 	failed  func(error) // told of errors that Pebble would panic at
+	rest    func()      // called before a table is made
 	stopped atomic.Bool
 }
 
@@ -51,6 +52,9 @@ func (p *pebbleFS) unlessStopped(change func() error) error {
 // the file that is returned takes nothing.
 func (p *pebbleFS) Create(name string, _ pebblevfs.DiskWriteCategory) (pebblevfs.File, error) {
 	kind, _ := appendOnly(name)
+	if kind == 0 && filepath.Ext(name) == ".sst" {
+		p.rest()
+	}
 	f, err := p.create(name)
 	switch {
 	case err != nil && kind == kindLog:
@@ -140,7 +144,8 @@ func (p *pebbleFS) ReuseForWrite(
 
 func (p *pebbleFS) MkdirAll(dir string, perm fs.FileMode) error { return p.fs.MkdirAll(dir, perm) }
 
-func (p *pebbleFS) Lock(name string) (io.Closer, error) { return p.fs.Lock(name) }
+// Lock does nothing: the store holds the lock, and for longer than Pebble is open.
+func (p *pebbleFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func (p *pebbleFS) List(dir string) ([]string, error) { return p.fs.List(dir) }
 

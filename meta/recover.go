@@ -47,7 +47,7 @@ func (s *Store) recoverLocked() {
 // reopen makes a new engine and lets the disk follow what is kept in memory: a change that was answered with an error may
 // have reached the disk, and must not come to light now.
 func (s *Store) reopen() error {
-	e, err := openEngine(s.disk, s.dir, s.lock, &s.opts)
+	e, err := openEngine(s.disk, s.dir, &s.opts)
 	if err != nil {
 		return err
 	}

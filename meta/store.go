@@ -3,6 +3,7 @@ package meta
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,9 @@ import (
 	"github.com/kbroker/kbroker/storage/vfs"
 )
 
+// lockName is the file that keeps a second broker out; Pebble knows it under that name.
+const lockName = "LOCK"
+
 // Store is the metadata store. Concurrent calls are allowed.
 //
 // Lock order: changes, then gate.
@@ -20,7 +24,7 @@ type Store struct {
 	dir  string
 	opts Options
 	disk vfs.FS
-	lock *pebble.Lock
+	lock io.Closer
 	ids  identity
 
 	// changes orders everything that changes what is kept in memory beside Pebble.
@@ -58,17 +62,18 @@ func (s *Store) open() error {
 		return err
 	}
 	var err error
-	if s.lock, err = pebble.LockDirectory(s.dir, &pebbleFS{fs: s.disk}); err != nil {
+	if s.lock, err = s.disk.Lock(filepath.Join(s.dir, lockName)); err != nil {
 		return err
 	}
-	if s.engine, err = openEngine(s.disk, s.dir, s.lock, &s.opts); err != nil {
+	if s.engine, err = openEngine(s.disk, s.dir, &s.opts); err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
 	if err = s.load(); err == nil {
 		err = s.metrics.register(s.opts.Registerer, s)
 	}
 	if err != nil {
-		return errors.Join(err, s.engine.close(), s.lock.Close())
+		_ = s.engine.close() // what went wrong is known
+		return errors.Join(err, s.lock.Close())
 	}
 	return nil
 }
@@ -256,7 +261,7 @@ func (s *Store) scan(prefix string, yield func(key, value []byte) error) error {
 // explain says in words what an operator can do about an error that opening met.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, pebble.ErrCorruption), errors.Is(err, errKey), errors.Is(err, errValue):
+	case pebble.IsCorruptionError(err), errors.Is(err, errKey), errors.Is(err, errValue):
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("another broker is using it: %w", err)

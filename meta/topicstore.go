@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/kbroker/kbroker/protocol/clock"
 	"github.com/kbroker/kbroker/storage"
 )
 
@@ -14,27 +13,11 @@ func (s *Store) Topics() *Topics { return s.topics.Load() }
 // CreateTopic makes a topic durable and visible; [ErrTopicExists]. It sets ID, EpochBase and CreatedMs and returns the
 // topic as stored. The configs are copied.
 func (s *Store) CreateTopic(t Topic) (*Topic, error) {
-	s.changes.Lock()
-	defer s.changes.Unlock()
-	if s.Topics().Named(t.Name) != nil {
-		return nil, fmt.Errorf("create topic %s: %w", t.Name, ErrTopicExists)
-	}
-	id, err := s.newID()
+	made, err := s.CreateTopics([]Topic{t})
 	if err != nil {
 		return nil, err
 	}
-	t.ID, t.EpochBase, t.CreatedMs = id, s.Epoch(), clock.UnixMilli(s.opts.Clock)
-	t.Configs = maps.Clone(t.Configs)
-	var b Batch
-	b.set(topicKey(t.Name), t.append(nil))
-	if err = s.change(&b); err != nil {
-		return nil, fmt.Errorf("create topic %s: %w", t.Name, err)
-	}
-	s.gate.Lock()
-	delete(s.deleted, t.Name)
-	s.gate.Unlock()
-	s.topics.Store(s.Topics().with(&t))
-	return &t, nil
+	return made[0], nil
 }
 
 // DeleteTopic removes a topic, its partitions' records and all cursors on it, in one commit; [ErrNoTopic].

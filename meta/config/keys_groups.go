@@ -1,7 +1,7 @@
 package config
 
 // groupBrokerKeys are the broker keys of the group and share coordinators.
-func groupBrokerKeys() []Key {
+func groupBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 	return []Key{
 		{
 			Name: "errors.deadletterqueue.auto.create.topics.enable", Type: Boolean, Default: "false", Mode: ClusterWide, NoEffect: true,

@@ -1,7 +1,7 @@
 package config
 
 // logBrokerKeys are the broker keys of logs, most of which topics follow.
-func logBrokerKeys() []Key {
+func logBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 	return []Key{
 		{
 			Name: "compression.gzip.level", Type: Int, Default: "-1", Valid: orNumber{between{1, 9}, -1}, Mode: ClusterWide,

@@ -1,7 +1,7 @@
 package config
 
 // securityBrokerKeys are the broker keys of TLS, SASL and authorization.
-func securityBrokerKeys() []Key {
+func securityBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 	return []Key{
 		{Name: "authorizer.class.name", Type: String, NoEffect: true, Doc: "Java class that decides who may do what."},
 		{

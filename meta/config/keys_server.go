@@ -1,7 +1,7 @@
 package config
 
 // serverBrokerKeys are the broker keys of requests, connections, topics, transactions and metrics.
-func serverBrokerKeys() []Key {
+func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 	return []Key{
 		{
 			Name: "add.partitions.to.txn.retry.backoff.max.ms", Type: Int, Default: "100", Valid: atLeast(0), NoEffect: true,
