@@ -319,7 +319,7 @@ func TestBrokerSettingsAreCheckedBeforeTheyAreChanged(t *testing.T) {
 		"dynamic":                  {"log.cleaner.threads", "2", false, ""},
 		"dynamic for the cluster":  {"message.max.bytes", "5", true, ""},
 		"negative retention":       {"log.retention.ms", "-5", false, ""},
-		"our own":                  {"log.sync", "none", true, ""},
+		"our own":                  {"log.sync", "none", true, "[log.sync]"},
 		"unknown":                  {"nosuch.key", "x", false, ""},
 		"listener's":               {"listener.name.a.ssl.keystore.location", "/k", false, ""},
 		"read-only":                {"num.partitions", "2", false, "Cannot update these configs dynamically: [num.partitions]"},

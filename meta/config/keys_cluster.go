@@ -95,7 +95,7 @@ func clusterBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Log directories that take no new partitions.",
 		},
 		{
-			Name: "default.replication.factor", Type: Int, Default: "1",
+			Name: "default.replication.factor", Type: Int, Default: "1", NoEffect: true,
 			Doc: "Replication factor of topics made without one. There is one broker, so nothing but 1 works.",
 		},
 		{
@@ -148,7 +148,7 @@ func clusterBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Time for which metadata log and snapshots are kept.",
 		},
 		{
-			Name: "min.insync.replicas", Type: Int, Default: "1", Valid: atLeast(1), Mode: ClusterWide,
+			Name: "min.insync.replicas", Type: Int, Default: "1", Valid: atLeast(1), Mode: ClusterWide, NoEffect: true,
 			Doc: "In-sync replicas needed for a write with acks=all. There is one broker, so more than 1 makes such writes fail.",
 		},
 		{Name: "node.id", Type: Int, Null: true, Valid: atLeast(0), Preset: "1", Doc: "Number of this broker, as clients see it."},

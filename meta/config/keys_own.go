@@ -24,11 +24,11 @@ func ownBrokerKeys() []Key {
 			Doc: "Whether recovery may cut bad bytes at the end of a log whose last index is missing, so that nothing proves what had been acknowledged.",
 		},
 		{
-			Name: "log.sync", Type: String, Default: "every-write", Valid: oneOf{"every-write", "interval", "none"}, Own: true, Mode: ClusterWide,
+			Name: "log.sync", Type: String, Default: "every-write", Valid: oneOf{"every-write", "interval", "none"}, Own: true,
 			Doc: "When a write is acknowledged: once it is on the disk (every-write), or once written, with a sync every log.sync.interval.ms (interval) or only when a segment is closed (none).",
 		},
 		{
-			Name: "log.sync.interval.ms", Type: Long, Default: "1000", Valid: atLeast(1), Own: true, Mode: ClusterWide,
+			Name: "log.sync.interval.ms", Type: Long, Default: "1000", Valid: atLeast(1), Own: true,
 			Doc: "Longest time between syncs of a log with log.sync=interval.",
 		},
 		{
@@ -46,15 +46,15 @@ func hiddenBrokerKeys() []Key {
 			Doc: "Whether what no rule speaks of is allowed.",
 		},
 		{
-			Name: "group.consumer.regex.refresh.interval.ms", Type: Int, Default: "600000", Valid: atLeast(10000), Hidden: true,
+			Name: "group.consumer.regex.refresh.interval.ms", Type: Int, Default: "600000", Valid: atLeast(10000), Hidden: true, NoEffect: true,
 			Doc: "Time between searches for new topics that match the patterns of consumer groups.",
 		},
 		{
-			Name: "log.initial.task.delay.ms", Type: Long, Default: "30000", Valid: atLeast(0), Hidden: true,
+			Name: "log.initial.task.delay.ms", Type: Long, Default: "30000", Valid: atLeast(0), Hidden: true, NoEffect: true,
 			Doc: "Time after the start before the first search for segments to remove.",
 		},
 		{
-			Name: "producer.id.expiration.check.interval.ms", Type: Int, Default: "600000", Valid: atLeast(1), Hidden: true,
+			Name: "producer.id.expiration.check.interval.ms", Type: Int, Default: "600000", Valid: atLeast(1), Hidden: true, NoEffect: true,
 			Doc: "Time between searches for producers that have expired.",
 		},
 		{

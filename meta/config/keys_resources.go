@@ -4,15 +4,15 @@ package config
 func groupKeys() []Key {
 	return []Key{
 		{
-			Name: "consumer.assignment.interval.ms", Type: Int, Default: "1000", Valid: atLeast(0), Follows: "group.consumer.assignment.interval.ms",
+			Name: "consumer.assignment.interval.ms", Type: Int, Default: "1000", Valid: atLeast(0), Follows: "group.consumer.assignment.interval.ms", NoEffect: true,
 			Doc: "Shortest time between two assignments of the group.",
 		},
 		{
-			Name: "consumer.heartbeat.interval.ms", Type: Int, Default: "5000", Valid: atLeast(1), Follows: "group.consumer.heartbeat.interval.ms",
+			Name: "consumer.heartbeat.interval.ms", Type: Int, Default: "5000", Valid: atLeast(1), Follows: "group.consumer.heartbeat.interval.ms", NoEffect: true,
 			Doc: "Time between heartbeats that the group's members are told.",
 		},
 		{
-			Name: "consumer.session.timeout.ms", Type: Int, Default: "45000", Valid: atLeast(1), Follows: "group.consumer.session.timeout.ms",
+			Name: "consumer.session.timeout.ms", Type: Int, Default: "45000", Valid: atLeast(1), Follows: "group.consumer.session.timeout.ms", NoEffect: true,
 			Doc: "Time without heartbeats after which a member is removed.",
 		},
 		{

@@ -78,7 +78,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Most connections at a time from one address.",
 		},
 		{
-			Name: "max.connections.per.ip.overrides", Type: String, Mode: ClusterWide,
+			Name: "max.connections.per.ip.overrides", Type: String, Mode: ClusterWide, NoEffect: true,
 			Doc: "Other limits than max.connections.per.ip for some addresses, HOST:NUMBER each.",
 		},
 		{
@@ -155,7 +155,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Connections that the system holds until they are accepted.",
 		},
 		{
-			Name: "socket.receive.buffer.bytes", Type: Int, Default: "102400",
+			Name: "socket.receive.buffer.bytes", Type: Int, Default: "102400", NoEffect: true,
 			Doc: "Receive buffer of sockets; -1 leaves it to the system.",
 		},
 		{
@@ -163,7 +163,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Most bytes of a request; a connection that announces more is closed.",
 		},
 		{
-			Name: "socket.send.buffer.bytes", Type: Int, Default: "102400",
+			Name: "socket.send.buffer.bytes", Type: Int, Default: "102400", NoEffect: true,
 			Doc: "Send buffer of sockets; -1 leaves it to the system.",
 		},
 		{
@@ -171,11 +171,11 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Most bytes of metrics that a client may push at a time.",
 		},
 		{
-			Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", Valid: atLeast(1),
+			Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", Valid: atLeast(1), NoEffect: true,
 			Doc: "Time between searches for transactions that have timed out.",
 		},
 		{
-			Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", Valid: atLeast(1),
+			Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", Valid: atLeast(1), NoEffect: true,
 			Doc: "Longest transaction timeout that a producer may ask for.",
 		},
 		{
@@ -183,7 +183,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Whether a transactional write is checked with the coordinator. It always is.",
 		},
 		{
-			Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", Valid: atLeast(1),
+			Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", Valid: atLeast(1), NoEffect: true,
 			Doc: "Time between searches for transactional ids that have expired.",
 		},
 		{
@@ -211,7 +211,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Whether a transaction may be prepared for another system's decision.",
 		},
 		{
-			Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", Valid: atLeast(1),
+			Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", Valid: atLeast(1), NoEffect: true,
 			Doc: "Time after its last use at which a transactional id is forgotten.",
 		},
 	}
