@@ -357,7 +357,7 @@ func (r *recovery) evidence(base, next int64) segment.Evidence {
 	config := l.config.Load()
 	ev := segment.Evidence{
 		Sealed: next >= 0, Next: next,
-		MinEpoch: max(l.mu.epochs.last(), 0), MaxEpoch: l.leaderEpoch(),
+		MinEpoch: max(l.mu.epochs.at(max(r.from, base)-1), 0), MaxEpoch: l.leaderEpoch(),
 		MayHaveGaps: config.Compact, CutUnproven: config.CutUnproven,
 		NowMs: clock.UnixMilli(l.set.clock), Visit: r.visit,
 	}
