@@ -121,7 +121,7 @@ func (h *Handlers) metadataTopics(q *kmsg.MetadataRequest) []kmsg.MetadataRespon
 
 // autoCreates says whether topics that aren't there are made. Below version 4 a client can't say no.
 func (h *Handlers) autoCreates(q *kmsg.MetadataRequest) bool {
-	return (q.Version < 4 || q.AllowAutoTopicCreation) && h.autoCreateTopics()
+	return (q.Version < 4 || q.AllowAutoTopicCreation) && h.autoCreateEnabled()
 }
 
 func hasTopicID(topics []kmsg.MetadataRequestTopic) bool {
@@ -180,33 +180,33 @@ func (m *topicMetadata) addIDs(topics []kmsg.MetadataRequestTopic) {
 
 func (m *topicMetadata) addNames(topics []kmsg.MetadataRequestTopic, create bool) {
 	seen := make(map[string]struct{}, len(topics))
-	budget := int32(maxNewPartitions) // what a request may make, as with CreateTopics
+	var missing []string
+	places := make(map[string]int) // of those missing in the answer
 	for i := range topics {
 		name := *topics[i].Topic
 		if _, twice := seen[name]; twice {
 			continue
 		}
 		seen[name] = struct{}{}
-		if t := m.h.topicByName(name); t != nil {
+		switch t := m.h.topicByName(name); {
+		case t != nil:
 			m.add(t)
-			continue
-		}
-		budget -= m.h.defaultPartitions()
-		m.answer = append(m.answer, metadataTopicError(&name, m.h.unknownTopic(name, create && budget >= 0)))
-	}
-}
-
-// unknownTopic makes a topic that isn't there, if it may, and says what to answer this time.
-func (h *Handlers) unknownTopic(name string, create bool) protocol.ErrorCode {
-	if checkTopicName(name) != nil {
-		return protocol.InvalidTopicException
-	}
-	if create {
-		if err := h.autoCreateTopic(name); codeOf(err) == protocol.InvalidTopicException {
-			return protocol.InvalidTopicException
+		case checkTopicName(name) != nil:
+			m.answer = append(m.answer, metadataTopicError(&name, protocol.InvalidTopicException))
+		default:
+			places[name] = len(m.answer)
+			missing = append(missing, name)
+			m.answer = append(m.answer, metadataTopicError(&name, protocol.UnknownTopicOrPartition))
 		}
 	}
-	return protocol.UnknownTopicOrPartition
+	if !create || len(missing) == 0 {
+		return
+	}
+	for _, t := range m.h.autoCreateTopics(missing) {
+		if codeOf(t.err) == protocol.InvalidTopicException { // it will never be made
+			m.answer[places[t.Name]].ErrorCode = int16(protocol.InvalidTopicException)
+		}
+	}
 }
 
 // add answers a topic that is there.

@@ -11,37 +11,65 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// CreateTopics, versions 2 to 7. Topics are made one after the other, each durable before the next; the timeout isn't
-// looked at, since nothing is waited for but the disk.
+// CreateTopics, versions 2 to 7. The topics of a request are made in one commit; the timeout isn't looked at, since
+// nothing is waited for but the disk.
 
 // createTopics makes topics, each with an error of its own.
 func (h *Handlers) createTopics(r *protocol.Request, q *kmsg.CreateTopicsRequest) protocol.Response {
 	a := kmsg.NewPtrCreateTopicsResponse()
 	a.Version = q.Version
-	all := checkNewPartitions(q, h.defaultPartitions())
-	count := countNames(q.Topics)
-	for i := range q.Topics {
-		t := &q.Topics[i]
-		switch n := count[t.Topic]; {
-		case n == 0: // answered already
-		case n > 1:
-			count[t.Topic] = 0
-			a.Topics = append(a.Topics, createTopicError(t.Topic, errDuplicateTopic))
-		case all != nil:
-			a.Topics = append(a.Topics, createTopicError(t.Topic, all))
-		default:
-			a.Topics = append(a.Topics, h.createRequested(t, q))
-		}
+	for _, t := range h.createRequested(q) {
+		a.Topics = append(a.Topics, h.createAnswer(t, q))
 	}
 	return reply(r, a)
 }
 
-func countNames(topics []kmsg.CreateTopicsRequestTopic) map[string]int {
-	count := make(map[string]int, len(topics))
-	for i := range topics {
-		count[topics[i].Topic]++
+// createRequested makes the topics of a request that can be made, or only says which could be. A topic that stands twice
+// in the request is answered once.
+func (h *Handlers) createRequested(q *kmsg.CreateTopicsRequest) []*newTopic {
+	h.lifecycle.mu.Lock()
+	defer h.lifecycle.mu.Unlock()
+	tooMany := checkNewPartitions(q, h.defaultPartitions())
+	count := make(map[string]int, len(q.Topics))
+	for i := range q.Topics {
+		count[q.Topics[i].Topic]++
 	}
-	return count
+	taken := h.takenNames()
+	wanted := make([]*newTopic, 0, len(q.Topics))
+	for i := range q.Topics {
+		t := &newTopic{Topic: meta.Topic{Name: q.Topics[i].Topic}}
+		n := count[t.Name]
+		count[t.Name] = 0
+		switch {
+		case n == 0: // answered already
+			continue
+		case n > 1:
+			t.err = errDuplicateTopic
+		case tooMany != nil:
+			t.err = tooMany
+		default:
+			t.err = h.planTopic(t, &q.Topics[i], taken)
+		}
+		wanted = append(wanted, t)
+	}
+	if !q.ValidateOnly {
+		h.makeTopics(wanted)
+	}
+	return wanted
+}
+
+// planTopic checks a topic and sets what it is to be.
+func (h *Handlers) planTopic(t *newTopic, q *kmsg.CreateTopicsRequestTopic, taken takenNames) (err error) {
+	if err = h.checkNewTopicName(t.Name, taken); err != nil {
+		return err
+	}
+	if t.Configs, err = h.newTopicConfigs(q.Configs); err != nil {
+		return err
+	}
+	if t.Partitions, err = h.newTopicPartitions(q); err == nil {
+		taken.add(t.Name)
+	}
+	return err
 }
 
 // checkNewPartitions bounds what one request may make.
@@ -63,24 +91,15 @@ func checkNewPartitions(q *kmsg.CreateTopicsRequest, byDefault int32) error {
 	return nil
 }
 
-// createRequested makes one topic, or only says whether it could be made.
-func (h *Handlers) createRequested(t *kmsg.CreateTopicsRequestTopic, q *kmsg.CreateTopicsRequest) kmsg.CreateTopicsResponseTopic {
-	if err := h.checkNewTopicName(t.Topic); err != nil {
-		return createTopicError(t.Topic, err)
+// createAnswer answers what became of a topic; one that was only validated gets an id of its own, as from Kafka.
+func (h *Handlers) createAnswer(t *newTopic, q *kmsg.CreateTopicsRequest) kmsg.CreateTopicsResponseTopic {
+	if t.err != nil {
+		return createTopicError(t.Name, t.err)
 	}
-	configs, err := h.newTopicConfigs(t.Configs)
-	if err != nil {
-		return createTopicError(t.Topic, err)
-	}
-	partitions, err := h.newTopicPartitions(t)
-	if err != nil {
-		return createTopicError(t.Topic, err)
-	}
-	made := &meta.Topic{Name: t.Topic, Partitions: partitions, Configs: configs}
-	if q.ValidateOnly {
+	made := t.made
+	if made == nil {
+		made = &t.Topic
 		made.ID = newTopicID()
-	} else if made, err = h.createTopic(t.Topic, partitions, configs); err != nil {
-		return createTopicError(t.Topic, err)
 	}
 	a := kmsg.NewCreateTopicsResponseTopic()
 	a.Topic, a.TopicID, a.NumPartitions, a.ReplicationFactor = made.Name, made.ID, made.Partitions, 1

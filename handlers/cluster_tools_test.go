@@ -15,7 +15,7 @@ func TestDescribeTopicPartitionsGoesOnAtTheCursor(t *testing.T) {
 	t.Parallel()
 	c := newControl(t, "max.request.partition.size.limit", "4")
 	for _, name := range []string{"a", "b", "c"} {
-		if a := c.createWith(newTopic(name, 3)); a.ErrorCode != 0 {
+		if a := c.createWith(topicOf(name, 3)); a.ErrorCode != 0 {
 			t.Fatal(a.ErrorCode)
 		}
 	}

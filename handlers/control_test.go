@@ -133,11 +133,21 @@ func (s *controlStore) GrowTopic(id storage.TopicID, partitions int32) (*meta.To
 	return &grown, nil
 }
 
-func (s *controlStore) CreateTopic(t meta.Topic) (*meta.Topic, error) {
-	if s.Topics().Named(t.Name) != nil {
-		return nil, meta.ErrTopicExists
+// CreateTopics makes topics as the handlers want them made.
+func (s *memoryStore) CreateTopics(all []meta.Topic) ([]*meta.Topic, error) {
+	for _, t := range all {
+		if s.Topics().Named(t.Name) != nil {
+			return nil, meta.ErrTopicExists
+		}
 	}
-	return s.memoryStore.CreateTopic(t)
+	made := make([]*meta.Topic, len(all))
+	for i, t := range all {
+		var err error
+		if made[i], err = s.CreateTopic(t); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
 }
 
 func (s *controlStore) Get(id storage.TopicID, partition int32) (Log, error) {
@@ -219,13 +229,13 @@ func askAs[A kmsg.Response](c *control, r *protocol.Request, a A) A {
 func (c *control) create(names ...string) {
 	c.t.Helper()
 	for _, name := range names {
-		if a := c.createWith(newTopic(name, 1)); a.ErrorCode != 0 {
+		if a := c.createWith(topicOf(name, 1)); a.ErrorCode != 0 {
 			c.t.Fatalf("create %s: %d", name, a.ErrorCode)
 		}
 	}
 }
 
-func newTopic(name string, partitions int32) kmsg.CreateTopicsRequestTopic {
+func topicOf(name string, partitions int32) kmsg.CreateTopicsRequestTopic {
 	q := kmsg.NewCreateTopicsRequestTopic()
 	q.Topic, q.NumPartitions, q.ReplicationFactor = name, partitions, 1
 	return q

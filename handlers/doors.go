@@ -17,7 +17,7 @@ type Log interface {
 	// Read finds whole batches from the one that contains offset. At the end of what may be read it returns no records and
 	// no error. Errors: storage.ErrOffsetOutOfRange (with the offsets in the result), ErrDamaged, ErrNotReady, ErrClosed.
 	Read(offset int64, o storage.ReadOptions) (storage.ReadResult, error)
-	// Offsets tells where the log stands.
+	// Offsets tells where the log stands; zeros while it is being recovered.
 	Offsets() storage.Offsets
 	// LeaderEpoch is the epoch that the next append gets.
 	LeaderEpoch() int32
@@ -25,7 +25,9 @@ type Log interface {
 	OffsetForTime(ms int64, i storage.Isolation) (o storage.TimestampOffset, found bool, err error)
 	// MaxTimestamp finds the first record with the largest timestamp.
 	MaxTimestamp(i storage.Isolation) (o storage.TimestampOffset, found bool, err error)
-	// EpochEnd is the largest epoch not above the one given that the log knows, and the offset where it ends.
+	// EpochEnd is the largest epoch not above the one given that the log knows, and the offset where it ends. The current
+	// epoch ends at the log end; an epoch below all is answered with itself and where the first one starts, one above the
+	// current with -1, -1.
 	EpochEnd(epoch int32) storage.EpochEnd
 	// EpochAt is the leader epoch of the record at an offset, or of the last one for the log end; -1 if unknown.
 	EpochAt(offset int64) int32
@@ -58,9 +60,9 @@ type Meta interface {
 	ClusterID() string
 	// Topics is an immutable view of the topics as they are now.
 	Topics() *meta.Topics
-	// CreateTopic makes a topic durable and visible; meta.ErrTopicExists. The store sets ID, EpochBase and CreatedMs and
-	// returns the topic as stored.
-	CreateTopic(t meta.Topic) (*meta.Topic, error)
+	// CreateTopics makes topics durable and visible, all or none; meta.ErrTopicExists. The store sets ID, EpochBase and
+	// CreatedMs and returns the topics as stored, in order.
+	CreateTopics(all []meta.Topic) ([]*meta.Topic, error)
 	// DeleteTopic removes a topic, its partitions' records and all cursors on it, in one commit; meta.ErrNoTopic.
 	DeleteTopic(id storage.TopicID) (*meta.Topic, error)
 	// GrowTopic sets a larger number of partitions.

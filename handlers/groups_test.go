@@ -91,7 +91,7 @@ func commitTo(name string, id storage.TopicID, partitions ...int32) kmsg.OffsetC
 func TestOffsetCommitPassesOnlyWhatIsThere(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
-	if a := c.createWith(newTopic("a", 3)); a.ErrorCode != 0 {
+	if a := c.createWith(topicOf("a", 3)); a.ErrorCode != 0 {
 		t.Fatal(a.ErrorCode)
 	}
 	c.create("b")

@@ -66,7 +66,7 @@ func (h *Handlers) checkTopicConfigs(configs map[string]string) error {
 
 func (h *Handlers) defaultPartitions() int32 { return int32(h.Config.Int("num.partitions")) }
 
-func (h *Handlers) autoCreateTopics() bool { return h.Config.Bool("auto.create.topics.enable") }
+func (h *Handlers) autoCreateEnabled() bool { return h.Config.Bool("auto.create.topics.enable") }
 
 func (h *Handlers) topicDeletionEnabled() bool { return h.Config.Bool("delete.topic.enable") }
 

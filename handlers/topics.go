@@ -48,53 +48,83 @@ func isTopicByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// collides says whether two different names are the same once '.' is written as '_', as it is in the names of metrics.
-func collides(a, b string) bool {
-	return a != b && len(a) == len(b) && strings.ReplaceAll(a, ".", "_") == strings.ReplaceAll(b, ".", "_")
+// takenNames holds the names that new topics must not collide with: those that are the same once '.' is written as '_', as
+// it is in the names of metrics. It maps names so written to the topics' own, and leaves out those with neither.
+type takenNames map[string]string
+
+// takenNames collects the names of all topics. The caller holds lifecycle.mu.
+func (h *Handlers) takenNames() takenNames {
+	taken := make(takenNames)
+	for _, t := range h.allTopics() {
+		taken.add(t.Name)
+	}
+	return taken
 }
 
-// checkNewTopicName says why a topic of that name can't be made. The caller holds lifecycle.mu, or only wants to know.
-func (h *Handlers) checkNewTopicName(name string) error {
+func (n takenNames) add(name string) {
+	if strings.ContainsAny(name, "._") {
+		n[strings.ReplaceAll(name, ".", "_")] = name
+	}
+}
+
+// checkNewTopicName says why a topic of that name can't be made. The caller holds lifecycle.mu.
+func (h *Handlers) checkNewTopicName(name string, taken takenNames) error {
 	if err := checkTopicName(name); err != nil {
 		return err
 	}
 	if h.topicByName(name) != nil {
 		return &wireError{protocol.TopicAlreadyExists, fmt.Sprintf("Topic '%s' already exists.", name)}
 	}
-	if !strings.ContainsAny(name, "._") {
-		return nil
-	}
-	for _, all := range [][]*meta.Topic{h.internal.all, h.Meta.Topics().All()} {
-		for _, t := range all {
-			if collides(name, t.Name) {
-				return &wireError{
-					protocol.InvalidTopicException,
-					fmt.Sprintf("Topic '%s' collides with existing topic: %s", name, t.Name),
-				}
-			}
+	if other, ok := taken[strings.ReplaceAll(name, ".", "_")]; ok {
+		return &wireError{
+			protocol.InvalidTopicException, fmt.Sprintf("Topic '%s' collides with existing topic: %s", name, other),
 		}
 	}
 	return nil
 }
 
-// createTopic makes a topic and its logs; partitions and configs are valid. The topic can be used when it returns.
-func (h *Handlers) createTopic(name string, partitions int32, configs map[string]string) (*meta.Topic, error) {
-	h.lifecycle.mu.Lock()
-	defer h.lifecycle.mu.Unlock()
-	if err := h.checkNewTopicName(name); err != nil {
-		return nil, err
-	}
-	t, err := h.Meta.CreateTopic(meta.Topic{Name: name, Partitions: partitions, Configs: configs})
-	if err != nil {
-		return nil, fmt.Errorf("create topic %s: %w", name, err)
-	}
-	if err = h.openLogs(t, 0); err != nil {
-		if _, undo := h.Meta.DeleteTopic(t.ID); undo != nil {
-			h.Logger.Error("topic can't be taken back after its logs failed to open", zap.String("topic", name), zap.Error(undo))
+// newTopic is a topic to be made, and what became of it.
+type newTopic struct {
+	meta.Topic             // Name, Partitions and Configs, which are valid
+	made       *meta.Topic // nil unless it has been made
+	err        error       // why it isn't made
+}
+
+// makeTopics makes the topics that have no error yet, in one commit, and their logs. They can be used when it returns. The
+// caller holds lifecycle.mu and has checked the names.
+func (h *Handlers) makeTopics(wanted []*newTopic) {
+	var stored []meta.Topic
+	var places []*newTopic
+	for _, t := range wanted {
+		if t.err == nil {
+			stored, places = append(stored, t.Topic), append(places, t)
 		}
-		return nil, fmt.Errorf("create topic %s: %w", name, err)
 	}
-	return t, nil
+	if len(stored) == 0 {
+		return
+	}
+	made, err := h.Meta.CreateTopics(stored)
+	for i, t := range places {
+		if err != nil {
+			t.err = fmt.Errorf("create topic %s: %w", t.Name, err)
+			continue
+		}
+		t.made = made[i]
+		if t.err = h.openLogs(t.made, 0); t.err != nil {
+			h.unmakeTopic(t.made)
+		}
+	}
+}
+
+// unmakeTopic takes back a topic whose logs failed to open.
+func (h *Handlers) unmakeTopic(t *meta.Topic) {
+	if _, err := h.Meta.DeleteTopic(t.ID); err != nil {
+		h.Logger.Error("topic can't be taken back after its logs failed to open", zap.String("topic", t.Name), zap.Error(err))
+		return
+	}
+	if err := h.Logs.Delete(t.ID); err != nil {
+		h.Logger.Warn("logs of a topic that was taken back can't be removed", zap.String("topic", t.Name), zap.Error(err))
+	}
 }
 
 // openLogs opens the logs of a topic's partitions from first on.
@@ -108,17 +138,26 @@ func (h *Handlers) openLogs(t *meta.Topic, first int32) error {
 	return nil
 }
 
-// autoCreateTopic makes a topic with the broker's defaults because a client asked for it. That someone else has just
-// made it is as good.
-func (h *Handlers) autoCreateTopic(name string) error {
-	_, err := h.createTopic(name, h.defaultPartitions(), nil)
-	if err == nil || codeOf(err) == protocol.TopicAlreadyExists {
-		return nil
+// autoCreateTopics makes topics with the broker's defaults because a client asked for them, as many as one request may
+// make. That someone else has just made one is as good.
+func (h *Handlers) autoCreateTopics(names []string) []*newTopic {
+	h.lifecycle.mu.Lock()
+	defer h.lifecycle.mu.Unlock()
+	partitions := h.defaultPartitions()
+	names = names[:min(len(names), maxNewPartitions/int(partitions))]
+	taken := h.takenNames()
+	wanted := make([]*newTopic, len(names))
+	for i, name := range names {
+		wanted[i] = &newTopic{Topic: meta.Topic{Name: name, Partitions: partitions}, err: h.checkNewTopicName(name, taken)}
+		taken.add(name)
 	}
-	if codeOf(err) != protocol.InvalidTopicException {
-		h.Logger.Warn("topic can't be made on demand", zap.String("topic", name), zap.Error(err))
+	h.makeTopics(wanted)
+	for _, t := range wanted {
+		if code := codeOf(t.err); code != protocol.None && code != protocol.TopicAlreadyExists && code != protocol.InvalidTopicException {
+			h.Logger.Warn("topic can't be made on demand", zap.String("topic", t.Name), zap.Error(t.err))
+		}
 	}
-	return err
+	return wanted
 }
 
 // deleteTopic removes a topic, its logs, and the offsets committed on it.

@@ -18,12 +18,12 @@ func TestCreateTopicsSaysWhatIsWrong(t *testing.T) {
 	c := newControl(t)
 	c.create("exists", "a.b")
 	with := func(change func(*kmsg.CreateTopicsRequestTopic)) kmsg.CreateTopicsRequestTopic {
-		q := newTopic("new", 1)
+		q := topicOf("new", 1)
 		change(&q)
 		return q
 	}
 	assigned := func(partitions ...kmsg.CreateTopicsRequestTopicReplicaAssignment) kmsg.CreateTopicsRequestTopic {
-		q := newTopic("new", -1)
+		q := topicOf("new", -1)
 		q.ReplicationFactor, q.ReplicaAssignment = -1, partitions
 		return q
 	}
@@ -44,18 +44,18 @@ func TestCreateTopicsSaysWhatIsWrong(t *testing.T) {
 		q    kmsg.CreateTopicsRequestTopic
 		want protocol.ErrorCode
 	}{
-		{"empty name", newTopic("", 1), protocol.InvalidTopicException},
-		{"parent directory", newTopic("..", 1), protocol.InvalidTopicException},
-		{"path", newTopic("../../etc", 1), protocol.InvalidTopicException},
-		{"long name", newTopic(strings.Repeat("a", 250), 1), protocol.InvalidTopicException},
-		{"bad character", newTopic("a#b", 1), protocol.InvalidTopicException},
-		{"exists", newTopic("exists", 1), protocol.TopicAlreadyExists},
-		{"internal", newTopic(offsetsTopic, 1), protocol.TopicAlreadyExists},
-		{"collides", newTopic("a_b", 1), protocol.InvalidTopicException},
-		{"collides with an internal one", newTopic("..consumer.offsets", 1), protocol.InvalidTopicException},
-		{"no partitions", newTopic("new", 0), protocol.InvalidPartitions},
-		{"-2 partitions", newTopic("new", -2), protocol.InvalidPartitions},
-		{"too many partitions", newTopic("new", 10001), protocol.PolicyViolation},
+		{"empty name", topicOf("", 1), protocol.InvalidTopicException},
+		{"parent directory", topicOf("..", 1), protocol.InvalidTopicException},
+		{"path", topicOf("../../etc", 1), protocol.InvalidTopicException},
+		{"long name", topicOf(strings.Repeat("a", 250), 1), protocol.InvalidTopicException},
+		{"bad character", topicOf("a#b", 1), protocol.InvalidTopicException},
+		{"exists", topicOf("exists", 1), protocol.TopicAlreadyExists},
+		{"internal", topicOf(offsetsTopic, 1), protocol.TopicAlreadyExists},
+		{"collides", topicOf("a_b", 1), protocol.InvalidTopicException},
+		{"collides with an internal one", topicOf("..consumer.offsets", 1), protocol.InvalidTopicException},
+		{"no partitions", topicOf("new", 0), protocol.InvalidPartitions},
+		{"-2 partitions", topicOf("new", -2), protocol.InvalidPartitions},
+		{"too many partitions", topicOf("new", 10001), protocol.PolicyViolation},
 		{"factor 0", with(func(q *kmsg.CreateTopicsRequestTopic) { q.ReplicationFactor = 0 }), protocol.InvalidReplicationFactor},
 		{"factor -2", with(func(q *kmsg.CreateTopicsRequestTopic) { q.ReplicationFactor = -2 }), protocol.InvalidReplicationFactor},
 		{"factor 2", with(func(q *kmsg.CreateTopicsRequestTopic) { q.ReplicationFactor = 2 }), protocol.InvalidReplicationFactor},
@@ -86,7 +86,7 @@ func TestCreateTopicsSaysWhatIsWrong(t *testing.T) {
 func TestCreateTopicsAnswersWhatWasMade(t *testing.T) {
 	t.Parallel()
 	c := newControl(t, "num.partitions", "6")
-	q := newTopic("a", -1)
+	q := topicOf("a", -1)
 	q.ReplicationFactor = -1
 	q.Configs = []kmsg.CreateTopicsRequestTopicConfig{
 		{Name: "retention.ms", Value: kmsg.StringPtr("1")}, {Name: "retention.ms", Value: kmsg.StringPtr("2")},
@@ -106,7 +106,7 @@ func TestCreateTopicsAnswersWhatWasMade(t *testing.T) {
 	if !found {
 		t.Errorf("retention.ms isn't described in %d entries", len(a.Configs))
 	}
-	assigned := newTopic("b", -1)
+	assigned := topicOf("b", -1)
 	assigned.ReplicationFactor = -1
 	assigned.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 1, Replicas: []int32{1}}, {Replicas: []int32{1}}}
 	if a = c.createWith(assigned); a.ErrorCode != 0 || a.NumPartitions != 2 {
@@ -117,7 +117,7 @@ func TestCreateTopicsAnswersWhatWasMade(t *testing.T) {
 func TestCreateTopicsOnlyValidates(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
-	q := createRequest(newTopic("a", 2))
+	q := createRequest(topicOf("a", 2))
 	q.ValidateOnly = true
 	a := ask(c, q, kmsg.NewPtrCreateTopicsResponse())
 	if got := a.Topics[0]; got.ErrorCode != 0 || got.NumPartitions != 2 || got.TopicID == [16]byte{} {
@@ -131,7 +131,7 @@ func TestCreateTopicsOnlyValidates(t *testing.T) {
 func TestCreateTopicsKeepsErrorsApart(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
-	q := createRequest(newTopic("a", 1), newTopic("twice", 1), newTopic("b", 0), newTopic("twice", 2), newTopic("c.d", 1), newTopic("c_d", 1))
+	q := createRequest(topicOf("a", 1), topicOf("twice", 1), topicOf("b", 0), topicOf("twice", 2), topicOf("c.d", 1), topicOf("c_d", 1))
 	a := ask(c, q, kmsg.NewPtrCreateTopicsResponse())
 	var got []string
 	for _, topic := range a.Topics {
@@ -140,7 +140,7 @@ func TestCreateTopicsKeepsErrorsApart(t *testing.T) {
 	if want := "a=0 twice=42 b=37 c.d=0 c_d=17"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
-	over := ask(c, createRequest(newTopic("e", 6000), newTopic("f", 6000)), kmsg.NewPtrCreateTopicsResponse())
+	over := ask(c, createRequest(topicOf("e", 6000), topicOf("f", 6000)), kmsg.NewPtrCreateTopicsResponse())
 	for _, topic := range over.Topics {
 		if topic.ErrorCode != int16(protocol.PolicyViolation) {
 			t.Errorf("%s: %d", topic.Topic, topic.ErrorCode)
@@ -157,7 +157,7 @@ func TestTopicMadeByManyAtOnceIsMadeByOne(t *testing.T) {
 		all.Go(func() {
 			// Half of them use the name that collides.
 			name := []string{"a.b", "a_b"}[i%2]
-			a := c.createWith(newTopic(name, 1))
+			a := c.createWith(topicOf(name, 1))
 			switch protocol.ErrorCode(a.ErrorCode) {
 			case protocol.None:
 				won.Add(1)
@@ -178,7 +178,7 @@ func TestTopicIsTakenBackWhenItsLogsDoNotOpen(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	c.store.refuse = storage.ErrNoSpace
-	if a := c.createWith(newTopic("a", 1)); a.ErrorCode != int16(protocol.KafkaStorageError) {
+	if a := c.createWith(topicOf("a", 1)); a.ErrorCode != int16(protocol.KafkaStorageError) {
 		t.Errorf("code %d", a.ErrorCode)
 	}
 	if c.topicByName("a") != nil {
@@ -298,7 +298,7 @@ func TestCreatePartitions(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			c := newControl(t)
-			if a := c.createWith(newTopic("a", 2)); a.ErrorCode != 0 {
+			if a := c.createWith(topicOf("a", 2)); a.ErrorCode != 0 {
 				t.Fatal(a.ErrorCode)
 			}
 			q := kmsg.NewPtrCreatePartitionsRequest()
