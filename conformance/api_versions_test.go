@@ -8,7 +8,9 @@ import (
 
 func apiVersions(t *testing.T) map[int16]kmsg.ApiVersionsResponseApiKey {
 	t.Helper()
-	resp := ask[*kmsg.ApiVersionsResponse](dial(t), kmsg.NewPtrApiVersionsRequest(), 3)
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "conformance", "1.0"
+	resp := ask[*kmsg.ApiVersionsResponse](dial(t), req, 3)
 	out := map[int16]kmsg.ApiVersionsResponseApiKey{}
 	for _, k := range resp.ApiKeys {
 		out[k.ApiKey] = k

@@ -24,8 +24,8 @@ type process struct {
 	log  []string
 }
 
-// binary builds the command; the build cache makes the second time cheap.
-func binary(t *testing.T) string {
+// buildBroker builds the command; the build cache makes the second time cheap.
+func buildBroker(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "kbroker")
 	build := exec.Command("go", "build", "-o", out, "github.com/kbroker/kbroker/cmd/kbroker")
@@ -44,7 +44,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	}
 	p := &process{t: t, dir: t.TempDir(), addr: l.Addr().String()}
 	_ = l.Close()
-	p.args = append([]string{binary(t), "--data", p.dir, "--listen", p.addr, "--admin", "off"}, args...)
+	p.args = append([]string{buildBroker(t), "--data", p.dir, "--listen", p.addr, "--admin", "off"}, args...)
 	p.start()
 	t.Cleanup(p.kill)
 	return p
