@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/protocol/clock"
@@ -22,6 +23,9 @@ const (
 	backgroundRetry  = 500 * time.Millisecond
 	backgroundErrors = 8
 )
+
+// formatMarker is the name under which Pebble keeps the version of its format.
+const formatMarker = "format-version"
 
 // engine is Pebble from its opening to its end, by closing or by the first error that it can't cope with. From such an
 // error on nothing it does reaches the disk, which is then as a crash at that moment would have left it.
@@ -71,32 +75,29 @@ func (e *engine) open(disk vfs.FS) error {
 	if err = e.removeOptions(); err != nil {
 		return err
 	}
+	if err = e.setFormat(); err != nil {
+		return err
+	}
 	return e.openPebble()
 }
 
-// openPebble opens Pebble, and twice if it had to be made or brought to the newest format: the write-ahead log of the
-// session that did so still has the old format, which doesn't tell rot from a torn end.
-func (e *engine) openPebble() error {
-	found, err := pebble.Peek(e.dir, e.fs)
+// setFormat says in a directory without a store that it has the newest format. Pebble would begin with the oldest, with a
+// write-ahead log to match, in which a flipped bit looks like the log's end, and step up from there: a dozen syncs, and a
+// close and another opening to get rid of that log.
+func (e *engine) setFormat() error {
+	marker, version, err := atomicfs.LocateMarker(e.fs, e.dir, formatMarker)
 	if err != nil {
 		return err
 	}
-	if !found.Exists || found.FormatMajorVersion != pebble.FormatNewest {
-		if err = e.openOnce(); err != nil {
-			return err
-		}
-		db := e.db
-		e.db = nil
-		if err = db.Close(); err != nil {
-			return err
-		}
+	if version == "" {
+		err = marker.Move(pebble.FormatNewest.String())
 	}
-	return e.openOnce()
+	return errors.Join(err, marker.Close())
 }
 
-// openOnce opens Pebble. Pebble tries without an end to write a table of what it finds in its logs; when that fails, it is
+// openPebble opens Pebble. It tries without an end to write a table of what it finds in its logs; when that fails, it is
 // left behind at it, asleep, with nothing it may still write.
-func (e *engine) openOnce() error {
+func (e *engine) openPebble() error {
 	type result struct {
 		db  *pebble.DB
 		err error
@@ -143,7 +144,6 @@ const (
 	maxOpenFiles      = 64
 	stallAtMemTables  = 64
 	stallAtL0         = 1000
-	compactAtL0       = 2
 	levelBytes        = 16 << 20
 	fileCacheShards   = 1
 	manifestFileBytes = 1 << 20
@@ -155,7 +155,6 @@ func (e *engine) options() *pebble.Options {
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: stallAtMemTables,
-		L0CompactionThreshold:       compactAtL0,
 		L0StopWritesThreshold:       stallAtL0,
 		LBaseMaxBytes:               levelBytes,
 		CacheSize:                   cacheBytes,

@@ -254,9 +254,14 @@ func (p *proofs) forget(name string) {
 	name = filepath.Base(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pair := p.mu.pairs[name]; pair != nil {
-		delete(p.mu.pairs, name)
-		p.mu.free = append(p.mu.free, pair.index)
+	pair := p.mu.pairs[name]
+	if pair == nil {
+		return
+	}
+	delete(p.mu.pairs, name)
+	p.mu.free = append(p.mu.free, pair.index)
+	if p.mu.file != nil { // spares the next start the work; an error changes nothing
+		_, _ = p.mu.file.WriteAt(make([]byte, 2*proofSlotBytes), int64(pair.index)*2*proofSlotBytes)
 	}
 }
 

@@ -78,14 +78,15 @@ func (s *Store) open() error {
 	return nil
 }
 
-// makeDir makes the store's directory and its name durable.
+// makeDir makes the store's directory, and the names of it and of those above that were missing durable. Pebble syncs the
+// one above each time it opens.
 func makeDir(disk vfs.FS, dir string) error {
-	missing := []string{dir}
-	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
-		if _, err := disk.Stat(parent); err == nil || parent == filepath.Dir(parent) {
+	var missing []string
+	for name := dir; ; name = filepath.Dir(name) {
+		if _, err := disk.Stat(name); err == nil || name == filepath.Dir(name) {
 			break
 		}
-		missing = append(missing, parent)
+		missing = append(missing, name)
 	}
 	if err := disk.MkdirAll(dir, 0o750); err != nil {
 		return err
