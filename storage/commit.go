@@ -109,7 +109,7 @@ func (l *Log) settle(g *group, s *segment.Segment, mark segment.Mark, syncErr er
 		syncErr = l.fail("sync", syncErr)
 	} else {
 		moved = l.advance(min(mark.Next, l.mu.offsets.End), min(mark.Size, l.mu.endPos))
-		l.syncIndexLater(s)
+		l.syncIndexLater()
 	}
 	l.mu.inFlight = nil
 	var lost *group
@@ -149,14 +149,16 @@ func (l *Log) syncLater(config *Config) {
 	})
 }
 
-// syncIndexLater arms the timer that syncs the index entries written. The caller holds mu.
-func (l *Log) syncIndexLater(s *segment.Segment) {
+// syncIndexLater arms the timer that syncs the index entries written to the last segment; those of the segments before
+// were synced by the roll. The caller holds mu.
+func (l *Log) syncIndexLater() {
 	if l.mu.indexTimer != nil || l.mu.phase != ready {
 		return
 	}
 	l.mu.indexTimer = l.set.clock.AfterFunc(indexSyncInterval, func() {
 		l.mu.Lock()
 		l.mu.indexTimer = nil
+		s := l.mu.active()
 		l.mu.Unlock()
 		if err := s.SyncIndex(); err != nil && !segment.IsClosed(err) {
 			l.indexLost(s, err)
