@@ -291,8 +291,12 @@ func divergence(log Log, p *fetchPartition) (storage.EpochEnd, error) {
 	if p.lastFetchedEpoch < 0 {
 		return none, nil
 	}
-	end := epochEnd(log, p.lastFetchedEpoch)
-	if end.Epoch < 0 || end.EndOffset < 0 || p.offset < log.Offsets().Start {
+	now, err := standing(log)
+	if err != nil {
+		return none, err
+	}
+	end := log.EpochEnd(p.lastFetchedEpoch)
+	if end.Epoch < 0 || end.EndOffset < 0 || p.offset < now.Start {
 		return none, storage.ErrOffsetOutOfRange
 	}
 	if end.Epoch < p.lastFetchedEpoch || end.EndOffset < p.offset {

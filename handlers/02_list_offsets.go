@@ -107,14 +107,17 @@ func findOffset(log Log, timestamp int64, version int16, i storage.Isolation) (s
 	if timestamp < 0 && version < specialTimestampSince(timestamp) {
 		return nothing, protocol.UnsupportedVersion
 	}
-	found := false
+	now, err := standing(log)
+	if err != nil {
+		return nothing, err
+	}
 	var o storage.TimestampOffset
-	var err error
+	var found bool
 	switch timestamp {
 	case timestampLatest:
-		return storage.TimestampOffset{Offset: visibleEnd(log.Offsets(), i), Timestamp: -1, LeaderEpoch: log.LeaderEpoch()}, nil
+		return storage.TimestampOffset{Offset: visibleEnd(now, i), Timestamp: -1, LeaderEpoch: log.LeaderEpoch()}, nil
 	case timestampEarliest, timestampEarliestLocal:
-		return earliest(log), nil
+		return earliest(log, now.Start), nil
 	case timestampLatestTiered, timestampEarliestPending:
 		return nothing, nil
 	case timestampMax:
@@ -153,8 +156,7 @@ func specialTimestampSince(timestamp int64) int16 {
 const maxVersion = 1<<15 - 1
 
 // earliest is the log start with the epoch of the record there, or of the one to come.
-func earliest(log Log) storage.TimestampOffset {
-	start := log.Offsets().Start
+func earliest(log Log, start int64) storage.TimestampOffset {
 	epoch := log.EpochAt(start)
 	if epoch < 0 {
 		epoch = log.LeaderEpoch()

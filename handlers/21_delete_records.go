@@ -82,11 +82,15 @@ func (h *Handlers) trim(d *deletion) (int64, error) {
 	if h.compactOnly(t) {
 		return 0, protocol.PolicyViolation
 	}
-	offset, end := d.offset, log.Offsets().HighWatermark
-	if offset == toHighWatermark {
-		offset = end
+	now, err := standing(log)
+	if err != nil {
+		return 0, err
 	}
-	if offset < 0 || offset > end {
+	offset := d.offset
+	if offset == toHighWatermark {
+		offset = now.HighWatermark
+	}
+	if offset < 0 || offset > now.HighWatermark {
 		return 0, protocol.OffsetOutOfRange
 	}
 	start, err := log.Trim(offset)

@@ -42,7 +42,10 @@ func (h *Handlers) endOfEpoch(p *kmsg.OffsetForLeaderEpochResponseTopicPartition
 	if code := checkEpoch(log, q.CurrentLeaderEpoch); code != protocol.None {
 		return code
 	}
-	end := epochEnd(log, q.LeaderEpoch)
+	if _, err = standing(log); err != nil {
+		return codeOf(err)
+	}
+	end := log.EpochEnd(q.LeaderEpoch)
 	p.LeaderEpoch, p.EndOffset = end.Epoch, end.EndOffset
 	return protocol.None
 }

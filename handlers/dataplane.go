@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/kbroker/kbroker/meta"
@@ -49,21 +50,14 @@ func checkEpoch(log Log, known int32) protocol.ErrorCode {
 	return protocol.None
 }
 
-// epochEnd is where the records of a leader epoch end, as Kafka tells it: the current epoch ends at the log end, one the
-// log doesn't know ends where the next one starts, and above the current epoch there is nothing (-1, -1).
-func epochEnd(log Log, epoch int32) storage.EpochEnd {
-	current := log.LeaderEpoch()
-	switch {
-	case epoch < 0 || epoch > current:
-		return storage.EpochEnd{Epoch: -1, EndOffset: -1}
-	case epoch == current:
-		return storage.EpochEnd{Epoch: epoch, EndOffset: log.Offsets().End}
+// standing tells where a log stands, or why that isn't known: while it is being recovered its offsets are zeros, which a
+// client must not take for the truth.
+func standing(log Log) (storage.Offsets, error) {
+	found, err := log.Read(0, storage.ReadOptions{})
+	if err != nil && !errors.Is(err, storage.ErrOffsetOutOfRange) {
+		return storage.Offsets{}, err
 	}
-	end := log.EpochEnd(epoch)
-	if end.Epoch < 0 {
-		return storage.EpochEnd{Epoch: epoch, EndOffset: log.Offsets().Start}
-	}
-	return end
+	return found.Offsets, nil
 }
 
 // isolationOf is the isolation level of a request.

@@ -22,6 +22,10 @@ const (
 // evicted.
 const sessionEviction = 2 * time.Minute
 
+// maxSessionPartitions bounds the partitions of all sessions together, since a client may name any number, existing or
+// not. A fetch whose session would exceed it is answered without one.
+const maxSessionPartitions = 1 << 19
+
 // fetchSessions are the sessions of KIP-227: what partitions a client fetches, so that it needs to send, and be answered,
 // only what changes. They belong to the broker, not to a connection. Concurrent calls are allowed.
 type fetchSessions struct {
@@ -30,7 +34,8 @@ type fetchSessions struct {
 
 	mu struct {
 		sync.Mutex
-		byID map[int32]*fetchSession
+		byID       map[int32]*fetchSession
+		partitions int // of all sessions
 	}
 }
 
@@ -56,7 +61,16 @@ func (s *fetchSessions) get(id int32) *fetchSession {
 func (s *fetchSessions) remove(id int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.byID, id)
+	s.drop(s.mu.byID[id])
+}
+
+// drop ends a session, if there is one. The caller holds s.mu.
+func (s *fetchSessions) drop(session *fetchSession) {
+	if session == nil {
+		return
+	}
+	s.mu.partitions -= session.size
+	delete(s.mu.byID, session.id)
 }
 
 // count is the number of sessions.
@@ -71,12 +85,16 @@ func (s *fetchSessions) add(session *fetchSession) int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	if len(s.mu.byID) >= s.slots && !s.evict(now, len(session.parts)) {
+	if len(s.mu.byID) >= s.slots && !s.evict(now, session.size) {
+		return noSession
+	}
+	if s.mu.partitions+session.size > maxSessionPartitions {
 		return noSession
 	}
 	session.id = s.freeID()
 	session.created, session.lastUsed = now, now
 	s.mu.byID[session.id] = session
+	s.mu.partitions += session.size
 	return session.id
 }
 
@@ -104,9 +122,9 @@ func (s *fetchSessions) evict(now time.Time, size int) bool {
 	}
 	switch {
 	case oldest != nil && now.Sub(oldest.lastUsed) > sessionEviction:
-		delete(s.mu.byID, oldest.id)
+		s.drop(oldest)
 	case smallest != nil && smallest.size < size:
-		delete(s.mu.byID, smallest.id)
+		s.drop(smallest)
 	default:
 		return false
 	}
@@ -250,15 +268,28 @@ func (s *fetchSessions) open(q fetchQuery) (fetchContext, []fetchPartition, prot
 		s.remove(q.sessionID) // nothing is left of it
 		return c, nil, protocol.None
 	}
-	s.resize(session, len(parts))
+	if !s.resize(session, len(parts)) {
+		return c, parts, protocol.None // answered in full, and the session is over
+	}
 	c.session, c.epoch = session, nextSessionEpoch(q.sessionEpoch)
 	return c, parts, protocol.None
 }
 
-func (s *fetchSessions) resize(session *fetchSession, size int) {
+// resize takes note of how many partitions a session has now. It ends one that grew beyond the bound, and says whether it
+// is still there.
+func (s *fetchSessions) resize(session *fetchSession, size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mu.byID[session.id] != session {
+		return false
+	}
+	s.mu.partitions += size - session.size
 	session.size = size
+	if s.mu.partitions > maxSessionPartitions {
+		s.drop(session)
+		return false
+	}
+	return true
 }
 
 // advance moves a session on by one request and lists its partitions.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
+	"github.com/kbroker/kbroker/protocol/clock"
 )
 
 // sessionRequest is a Fetch in a session that doesn't wait.
@@ -256,4 +257,27 @@ func TestFetchAnswersAPartitionThatComesTwiceOnce(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	p.noLeaks(logs...)
+}
+
+func TestFetchSessionsAreBoundedByTheirPartitions(t *testing.T) {
+	t.Parallel()
+	s := newFetchSessions(clock.NewManual(planeStart), 10)
+	large := &fetchSession{size: maxSessionPartitions - 1}
+	if s.add(large) == noSession {
+		t.Fatal("no room for the first")
+	}
+	if s.add(&fetchSession{size: 2}) != noSession {
+		t.Error("room for two more partitions")
+	}
+	small := &fetchSession{size: 1}
+	if s.add(small) == noSession {
+		t.Error("no room for one more partition")
+	}
+	if s.resize(small, 2) || s.get(small.id) != nil {
+		t.Error("a session that grew beyond the bound lives on")
+	}
+	s.remove(large.id)
+	if s.mu.partitions != 0 || s.count() != 0 {
+		t.Errorf("%d partitions in %d sessions left", s.mu.partitions, s.count())
+	}
 }

@@ -24,11 +24,11 @@ func fetchRequest(version int16, topic string, partitions ...int32) *kmsg.FetchR
 	return req
 }
 
-func fetchAnswer(t *testing.T, r protocol.Response, version int16) *kmsg.FetchResponse {
-	t.Helper()
+func fetchAnswer(tb testing.TB, r protocol.Response, version int16) *kmsg.FetchResponse {
+	tb.Helper()
 	body := kmsg.NewPtrFetchResponse()
 	body.Version = version
-	return answer(t, r, body)
+	return answer(tb, r, body)
 }
 
 // fetchNow asks and expects an answer at once.
@@ -165,27 +165,26 @@ func TestFetchSendsLargeRangesFromTheFile(t *testing.T) {
 func TestFetchWaits(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
+	later := func(p *plane, _ []*memoryLog) { p.clock.Advance(500 * time.Millisecond) }
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		min  int32
-		then func(t *testing.T, p *plane, logs []*memoryLog)
+		then func(p *plane, logs []*memoryLog)
 		want []bool // has records
 	}{
-		"for an append": {t.Context(), 1, func(t *testing.T, _ *plane, l []*memoryLog) { fill(t, l[1], 1, 10) }, []bool{false, true}},
-		"until its time is over": {t.Context(), 1, func(_ *testing.T, p *plane, _ []*memoryLog) {
-			p.clock.Advance(500 * time.Millisecond)
-		}, []bool{false, false}},
-		"until the broker stops": {stopped, 1, func(*testing.T, *plane, []*memoryLog) { stop() }, []bool{false, false}},
-		"until enough has come": {t.Context(), 600, func(t *testing.T, p *plane, l []*memoryLog) {
-			fill(t, l[0], 1, 200)
-			fill(t, l[1], 1, 200)
-			fill(t, l[1], 1, 200)
+		"for an append":          {t.Context(), 1, func(p *plane, l []*memoryLog) { fill(p.t, l[1], 1, 10) }, []bool{false, true}},
+		"until its time is over": {t.Context(), 1, later, []bool{false, false}},
+		"until the broker stops": {stopped, 1, func(*plane, []*memoryLog) { stop() }, []bool{false, false}},
+		"until enough has come": {t.Context(), 600, func(p *plane, l []*memoryLog) {
+			fill(p.t, l[0], 1, 200)
+			fill(p.t, l[1], 1, 200)
+			fill(p.t, l[1], 1, 200)
 		}, []bool{true, true}},
-		"and gives what there is when its time is over": {t.Context(), 600, func(t *testing.T, p *plane, l []*memoryLog) {
-			fill(t, l[0], 1, 200)
-			p.clock.Advance(500 * time.Millisecond)
+		"and gives what there is when its time is over": {t.Context(), 600, func(p *plane, l []*memoryLog) {
+			fill(p.t, l[0], 1, 200)
+			later(p, l)
 		}, []bool{true, false}},
-		"until a log can't be read": {t.Context(), 1, func(_ *testing.T, _ *plane, l []*memoryLog) {
+		"until a log can't be read": {t.Context(), 1, func(_ *plane, l []*memoryLog) {
 			l[0].mu.Lock()
 			defer l[0].mu.Unlock()
 			l[0].readErr = storage.ErrDamaged
@@ -199,7 +198,7 @@ func TestFetchWaits(t *testing.T) {
 			req := fetchRequest(12, "a", 0, 1)
 			req.MinBytes = c.min
 			wait := p.fetchLater(c.ctx, req)
-			c.then(t, p, logs)
+			c.then(p, logs)
 			var got []bool
 			for _, n := range sizes(wait()) {
 				got = append(got, n > 0)

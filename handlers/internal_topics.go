@@ -129,7 +129,7 @@ func (emptyLog) MaxTimestamp(storage.Isolation) (o storage.TimestampOffset, foun
 
 // EpochEnd knows that epoch 0 has no records yet.
 func (emptyLog) EpochEnd(epoch int32) storage.EpochEnd {
-	if epoch < 0 {
+	if epoch != 0 {
 		return storage.EpochEnd{Epoch: -1, EndOffset: -1}
 	}
 	return storage.EpochEnd{}

@@ -168,7 +168,13 @@ func (l *memoryLog) MaxTimestamp(storage.Isolation) (o storage.TimestampOffset, 
 func (l *memoryLog) EpochEnd(epoch int32) storage.EpochEnd {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := storage.EpochEnd{Epoch: -1, EndOffset: -1}
+	if epoch < 0 || epoch > l.epoch {
+		return storage.EpochEnd{Epoch: -1, EndOffset: -1}
+	}
+	if epoch == l.epoch {
+		return storage.EpochEnd{Epoch: epoch, EndOffset: l.end()}
+	}
+	found := storage.EpochEnd{Epoch: epoch, EndOffset: l.start}
 	for _, b := range l.batches {
 		if b.LeaderEpoch() <= epoch {
 			found = storage.EpochEnd{Epoch: b.LeaderEpoch(), EndOffset: b.NextOffset()}
@@ -346,7 +352,7 @@ func (s memoryLogs) Delete(id storage.TopicID) error {
 // plane is handlers over a memoryStore.
 type plane struct {
 	*Handlers
-	t     *testing.T
+	t     testing.TB
 	store *memoryStore
 	clock *clock.Manual
 }
@@ -354,23 +360,26 @@ type plane struct {
 var planeStart = time.UnixMilli(1_700_000_000_000)
 
 // newPlane makes handlers with the given settings of the broker: name and value in turn.
-func newPlane(t *testing.T, settings ...string) *plane {
-	t.Helper()
+func newPlane(tb testing.TB, settings ...string) *plane {
+	tb.Helper()
 	properties := map[string]string{}
 	for i := 0; i < len(settings); i += 2 {
 		properties[settings[i]] = settings[i+1]
 	}
 	c, err := config.Static(properties)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s := newMemoryStore()
-	p := &plane{t: t, store: s, clock: clock.NewManual(planeStart)}
+	p := &plane{t: tb, store: s, clock: clock.NewManual(planeStart)}
 	p.Handlers = &Handlers{Deps: Deps{
-		NodeID: 1, Meta: s, Logs: memoryLogs{s}, Config: c, Clock: p.clock, Logger: zap.NewNop(), Lifecycle: t.Context(),
+		NodeID: 1, Meta: s, Logs: memoryLogs{s}, Config: c, Clock: p.clock, Logger: zap.NewNop(), Lifecycle: tb.Context(),
 		Endpoints: func(string) (string, int32, bool) { return "broker", 9092, true },
 	}}
 	p.internal = newInternalTopics(s.ClusterID(), 1, 1)
+	if p.table, err = newTable(rows()); err != nil {
+		tb.Fatal(err)
+	}
 	p.data = newDataPlane(&p.Deps, c.Int("max.incremental.fetch.session.cache.slots"))
 	return p
 }
@@ -397,10 +406,10 @@ func request(key, version int16) *protocol.Request {
 }
 
 // frame puts an answer together as the server would and releases it.
-func frame(t *testing.T, r protocol.Response) []byte {
-	t.Helper()
+func frame(tb testing.TB, r protocol.Response) []byte {
+	tb.Helper()
 	if r.Close || r.NoAnswer || r.Later != nil {
-		t.Fatalf("not an answer: %+v", r)
+		tb.Fatalf("not an answer: %+v", r)
 	}
 	all := slices.Clone(r.Frame)
 	for _, p := range r.Parts {
@@ -410,7 +419,7 @@ func frame(t *testing.T, r protocol.Response) []byte {
 		}
 		var b bytes.Buffer
 		if _, err := p.File.SendTo(&b); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		all = append(all, b.Bytes()...)
 	}
@@ -418,47 +427,47 @@ func frame(t *testing.T, r protocol.Response) []byte {
 		r.Release()
 	}
 	if size := int(binary.BigEndian.Uint32(all)); size != len(all)-4 {
-		t.Fatalf("frame says %d bytes, has %d", size, len(all)-4)
+		tb.Fatalf("frame says %d bytes, has %d", size, len(all)-4)
 	}
 	return all
 }
 
 // answer decodes an answer into body, whose version is set.
-func answer[B kmsg.Response](t *testing.T, r protocol.Response, body B) B {
-	t.Helper()
-	b := frame(t, r)[8:]
+func answer[B kmsg.Response](tb testing.TB, r protocol.Response, body B) B {
+	tb.Helper()
+	b := frame(tb, r)[8:]
 	if body.IsFlexible() {
 		b = b[1:]
 	}
 	if err := body.ReadFrom(b); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return body
 }
 
 // records is a batch of so many records of size bytes.
-func records(t *testing.T, count, size int) batch.Batch {
-	t.Helper()
-	return recordsOf(t, batch.NoProducer(), count, size)
+func records(tb testing.TB, count, size int) batch.Batch {
+	tb.Helper()
+	return recordsOf(tb, batch.NoProducer(), count, size)
 }
 
-func recordsOf(t *testing.T, m batch.Meta, count, size int) batch.Batch {
-	t.Helper()
+func recordsOf(tb testing.TB, m batch.Meta, count, size int) batch.Batch {
+	tb.Helper()
 	b := batch.NewBuilder(m)
 	for range count {
 		b.Append(planeStart.UnixMilli(), []byte("k"), make([]byte, size))
 	}
 	out, err := b.Build()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
 
 // fill appends a batch.
-func fill(t *testing.T, l *memoryLog, count, size int) {
-	t.Helper()
-	if _, err := l.Append(records(t, count, size), storage.AppendOptions{}); err != nil {
-		t.Fatal(err)
+func fill(tb testing.TB, l *memoryLog, count, size int) {
+	tb.Helper()
+	if _, err := l.Append(records(tb, count, size), storage.AppendOptions{}); err != nil {
+		tb.Fatal(err)
 	}
 }

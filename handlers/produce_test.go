@@ -21,11 +21,11 @@ func produceRequest(version int16, topic string, b []byte) *kmsg.ProduceRequest 
 	return req
 }
 
-func produceAnswer(t *testing.T, r protocol.Response, version int16) *kmsg.ProduceResponse {
-	t.Helper()
+func produceAnswer(tb testing.TB, r protocol.Response, version int16) *kmsg.ProduceResponse {
+	tb.Helper()
 	body := kmsg.NewPtrProduceResponse()
 	body.Version = version
-	return answer(t, r, body)
+	return answer(tb, r, body)
 }
 
 func (p *plane) produceOne(req *kmsg.ProduceRequest) kmsg.ProduceResponseTopicPartition {
@@ -96,7 +96,6 @@ func TestProduceWaitsForTheSync(t *testing.T) {
 
 func TestProduceRefusals(t *testing.T) {
 	t.Parallel()
-	good := func(t *testing.T) []byte { return records(t, 1, 10) }
 	for name, c := range map[string]struct {
 		topic  string
 		change func(*kmsg.ProduceRequest)
@@ -127,7 +126,7 @@ func TestProduceRefusals(t *testing.T) {
 			p := newPlane(t)
 			_, logs := p.topic("a", 1)
 			logs[0].start, logs[0].failNext = 4, c.fail
-			req := produceRequest(9, c.topic, good(t))
+			req := produceRequest(9, c.topic, records(t, 1, 10))
 			if c.change != nil {
 				c.change(req)
 			}
