@@ -162,8 +162,9 @@ func (h *Handlers) describeLogger(wanted config.Wanted) []kmsg.DescribeConfigsRe
 		return []kmsg.DescribeConfigsResponseResourceConfig{}
 	}
 	c := kmsg.NewDescribeConfigsResponseResourceConfig()
-	level := strings.ToUpper(h.Logger.Level().String())
+	level, doc := strings.ToUpper(h.Logger.Level().String()), ""
 	c.Name, c.Value, c.Source, c.ReadOnly = rootLogger, &level, sourceLogger, true
+	c.Documentation = &doc // empty, asked for or not, as in Kafka
 	c.ConfigSynonyms = []kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{}
 	return []kmsg.DescribeConfigsResponseResourceConfig{c}
 }

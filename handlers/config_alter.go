@@ -318,9 +318,16 @@ func (h *Handlers) alterLogger(a *alteration) error {
 		if o.name != rootLogger {
 			return &wireError{protocol.InvalidConfig, fmt.Sprintf("Logger %s does not exist!", validUTF8(o.name))}
 		}
+		if o.op == kmsg.IncrementalAlterConfigOpSet && !contains(logLevels(), strings.ToUpper(*o.value)) {
+			return &wireError{protocol.InvalidConfig, fmt.Sprintf("Cannot set the log level of root to %s as it is not a supported log level. "+
+				"Valid log levels are %s", validUTF8(*o.value), strings.Join(logLevels(), ", "))}
+		}
 		if o.op != kmsg.IncrementalAlterConfigOpSet || !strings.EqualFold(*o.value, h.Logger.Level().String()) {
 			return &wireError{protocol.InvalidRequest, "The log level can't be changed while the broker runs"}
 		}
 	}
 	return nil
 }
+
+// logLevels are the levels by Kafka's names.
+func logLevels() []string { return []string{"DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN"} }

@@ -312,6 +312,7 @@ func TestRefusedAlterationsHaveKafkasCodes(t *testing.T) {
 		"client metrics, pattern":  {metricsResource, "m", []op{set("match", "nosuch=x")}, protocol.InvalidConfig, "Illegal client matching pattern"},
 		"client metrics, no name":  {metricsResource, "", nil, protocol.InvalidRequest, "Subscription name can't be empty"},
 		"logger":                   {loggerResource, "1", []op{set("nosuch", "INFO")}, protocol.InvalidConfig, "Logger nosuch does not exist!"},
+		"level that isn't one":     {loggerResource, "1", []op{set("root", "loud")}, protocol.InvalidConfig, "not a supported log level"},
 		"root logger":              {loggerResource, "1", []op{unset("root")}, protocol.InvalidRequest, "can't be changed"},
 		"loggers of another":       {loggerResource, "99", nil, protocol.InvalidRequest, "Unexpected node id. Expected 1, but received 99"},
 	} {
