@@ -38,9 +38,16 @@ func (c *Coordinator) describe(version int16, id string) kmsg.DescribeGroupsResp
 		return d
 	}
 	defer g.mu.Unlock()
-	d.State = stateEmpty.String()
-	if g.classic != nil {
+	switch {
+	case g.consumer != nil:
+		if version >= versionDescribeNotFound {
+			d.ErrorCode = int16(protocol.GroupIDNotFound)
+			d.ErrorMessage = kmsg.StringPtr("Group " + id + " is not a classic group.")
+		}
+	case g.classic != nil:
 		g.classic.describe(&d)
+	default:
+		d.State = stateEmpty.String()
 	}
 	return d
 }
@@ -82,7 +89,10 @@ func (g *group) list() (kmsg.ListGroupsResponseGroup, bool) {
 	defer g.mu.Unlock()
 	listed := kmsg.NewListGroupsResponseGroup()
 	listed.Group, listed.GroupState, listed.GroupType = g.id, stateEmpty.String(), "classic"
-	if g.classic != nil {
+	switch {
+	case g.consumer != nil:
+		listed.ProtocolType, listed.GroupState, listed.GroupType = consumerProtocolType, g.consumer.stateName(), "consumer"
+	case g.classic != nil:
 		listed.ProtocolType, listed.GroupState = g.classic.protocolType, g.classic.state.String()
 	}
 	return listed, !g.dead
@@ -118,7 +128,7 @@ func (c *Coordinator) deleteGroup(id string) protocol.ErrorCode {
 		return protocol.GroupIDNotFound
 	}
 	defer g.mu.Unlock()
-	if g.classic != nil && g.classic.state != stateEmpty {
+	if !g.empty() {
 		return protocol.NonEmptyGroup
 	}
 	o := &g.offsets

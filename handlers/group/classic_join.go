@@ -72,10 +72,19 @@ func (c *Coordinator) join(r *joinRequest) {
 		r.fail(r.MemberID, protocol.NotCoordinator)
 		return
 	}
+	t := g.turn()
+	if g.consumer != nil && !g.empty() {
+		g.joinConsumer(t, r)
+		return
+	}
+	if g.consumer != nil && g.makeClassic(t) != nil {
+		r.fail(r.MemberID, protocol.CoordinatorNotAvailable)
+		return
+	}
 	if g.classic == nil {
 		g.classic = newClassic(g)
 	}
-	g.classic.join(c.turn(), r)
+	g.classic.join(t, r)
 }
 
 // lockForJoin finds the group, and makes it for a member that has no id yet.

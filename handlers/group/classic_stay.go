@@ -22,10 +22,14 @@ func (c *Coordinator) heartbeat(req *kmsg.HeartbeatRequest) protocol.ErrorCode {
 		return protocol.UnknownMemberID
 	}
 	defer g.mu.Unlock()
-	if g.classic == nil {
+	switch {
+	case g.consumer != nil:
+		return g.consumer.heartbeatClassic(g.turn(), req)
+	case g.classic != nil:
+		return g.classic.heartbeat(g.turn(), req)
+	default:
 		return protocol.UnknownMemberID
 	}
-	return g.classic.heartbeat(c.turn(), req)
 }
 
 // heartbeat answers REBALANCE_IN_PROGRESS while members gather. When they have gathered and the assignment is awaited,
@@ -74,18 +78,22 @@ func (c *Coordinator) LeaveGroup(version int16, req *kmsg.LeaveGroupRequest) *km
 // leave returns one code per leaver.
 func (c *Coordinator) leave(id string, leavers []kmsg.LeaveGroupRequestMember) []protocol.ErrorCode {
 	codes := make([]protocol.ErrorCode, len(leavers))
+	for i := range codes {
+		codes[i] = protocol.UnknownMemberID
+	}
 	g := c.lock(id)
-	if g == nil || g.classic == nil {
-		if g != nil {
-			g.mu.Unlock()
-		}
-		for i := range codes {
-			codes[i] = protocol.UnknownMemberID
-		}
+	if g == nil {
 		return codes
 	}
 	defer g.mu.Unlock()
-	g.classic.leave(c.turn(), leavers, codes)
+	switch {
+	case g.consumer != nil:
+		clear(codes)
+		g.consumer.leaveClassic(g.turn(), leavers, codes)
+	case g.classic != nil:
+		clear(codes)
+		g.classic.leave(g.turn(), leavers, codes)
+	}
 	return codes
 }
 

@@ -31,10 +31,12 @@ func (c *Coordinator) sync(req *kmsg.SyncGroupRequest, w *waiter[*kmsg.SyncGroup
 	switch {
 	case c.draining.Load():
 		w.answer(syncFailed(protocol.NotCoordinator))
+	case g.consumer != nil:
+		w.answer(g.consumer.syncClassic(g.turn(), req))
 	case g.classic == nil:
 		w.answer(syncFailed(protocol.UnknownMemberID))
 	default:
-		g.classic.sync(c.turn(), req, w)
+		g.classic.sync(g.turn(), req, w)
 	}
 }
 

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,9 @@ type Options struct {
 	Logger *zap.Logger
 	// Config is asked once per request; it must be cheap. DefaultConfig when nil.
 	Config func() Config
+	// GroupConfig gives a group's own settings of the KIP-848 protocol (resource type GROUP), from the broker's; nil when
+	// groups have none. It must be cheap.
+	GroupConfig func(group string, broker ConsumerConfig) ConsumerConfig
 	// Topics is the view of the topics as they are now; asked by offset commits and by consumer groups.
 	Topics func() *meta.Topics
 	// Registerer takes the coordinator's metrics; none when nil.
@@ -55,12 +59,15 @@ type Client struct {
 // and keep none of their memory; topics are known to it by name, so at versions with topic ids the caller sets the
 // names in the request and the ids in the answer.
 type Coordinator struct {
-	store   Store
-	clock   clock.Clock
-	log     *zap.Logger
-	config  func() Config
-	topics  func() *meta.Topics
-	random  io.Reader
+	store  Store
+	clock  clock.Clock
+	log    *zap.Logger
+	config func() Config
+	topics func() *meta.Topics
+	random io.Reader
+
+	groupConfig func(string, ConsumerConfig) ConsumerConfig
+
 	start   time.Time
 	metrics *metrics
 	rounds  rounds
@@ -85,7 +92,7 @@ func New(o Options) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		store: o.Store, clock: o.Clock, log: o.Logger, config: o.Config, topics: o.Topics, random: o.Random,
-		start: o.Clock.Now(),
+		groupConfig: o.GroupConfig, start: o.Clock.Now(),
 	}
 	if c.log == nil {
 		c.log = zap.NewNop()
@@ -232,14 +239,25 @@ func (c *Coordinator) size() int {
 	return len(c.registry.groups)
 }
 
-// newMemberID makes a member id as Kafka does: a prefix and a random UUID.
+// newMemberID makes a member id of the classic protocol as Kafka does: a prefix and a random UUID.
 func (c *Coordinator) newMemberID(prefix string) string {
-	var u [16]byte
+	u := c.newRandom()
+	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// newUUID makes a member id of the KIP-848 protocol.
+func (c *Coordinator) newUUID() string {
+	u := c.newRandom()
+	return base64.RawURLEncoding.EncodeToString(u[:])
+}
+
+// newRandom makes a random UUID (version 4).
+func (c *Coordinator) newRandom() (u [16]byte) {
 	if _, err := io.ReadFull(c.random, u[:]); err != nil {
 		c.log.Error("no randomness for a member id", zap.Error(err))
 	}
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	return u
 }
 
 // waiter is a call that waits for its answer. It is answered exactly once; nobody may be there to hear it any more.

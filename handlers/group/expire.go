@@ -40,7 +40,7 @@ func (c *Coordinator) sweepGroup(g *group) int {
 	if g.dead {
 		return 0
 	}
-	t := c.turn()
+	t := g.turn()
 	o := &g.offsets
 	o.mu.Lock()
 	if o.busy() {
@@ -51,7 +51,7 @@ func (c *Coordinator) sweepGroup(g *group) int {
 	count := o.count()
 	var err error
 	switch {
-	case len(expired) == count && len(o.txns) == 0 && (g.classic == nil || g.classic.deserted()):
+	case len(expired) == count && len(o.txns) == 0 && g.deserted():
 		err = c.erase(g, expired)
 	case len(expired) > 0:
 		err = c.deleteOffsets(g, expired)
@@ -67,7 +67,8 @@ func (c *Coordinator) sweepGroup(g *group) int {
 // expired lists the offsets past their retention, which counts
 //   - from the commit in a group that never had members (its consumers assign themselves);
 //   - from when the last member went, in a group that had;
-//   - from the commit, for topics that nobody subscribes to any more, in a stable group of consumers.
+//   - from the commit, for topics that nobody subscribes to any more, in a stable group of consumers and in a consumer
+//     group of KIP-848 at any time.
 //
 // A commit that says itself how long it is to be kept (versions 2 to 4) is kept so long. The caller holds g.mu and
 // g.offsets.mu.
@@ -98,6 +99,8 @@ func (g *group) retention(t *turn) func(topic string, c meta.Cursor) bool {
 	}
 	k := g.classic
 	switch {
+	case g.consumer != nil:
+		return func(topic string, c meta.Cursor) bool { return old(c, c.CommitMs) && !g.consumer.subscribes(topic) }
 	case k == nil || k.protocolType == "":
 		return func(_ string, c meta.Cursor) bool { return old(c, c.CommitMs) }
 	case k.state == stateEmpty:

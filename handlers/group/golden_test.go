@@ -52,7 +52,7 @@ type goldenAnswer struct {
 
 func TestAnswersAsKafka(t *testing.T) {
 	t.Parallel()
-	for _, area := range []string{"groups-classic", "offsets", "groups-admin"} {
+	for _, area := range []string{"groups-classic", "offsets", "groups-admin", "groups-848"} {
 		goldenArea(t, area)
 	}
 }
@@ -220,6 +220,16 @@ func (b *goldenBroker) send(client Client, req kmsg.Request) func() kmsg.Respons
 		return now(b.ListGroups(r))
 	case *kmsg.DeleteGroupsRequest:
 		return now(b.DeleteGroups(r))
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		return now(b.ConsumerGroupHeartbeat(client, r))
+	case *kmsg.ConsumerGroupDescribeRequest:
+		answer := b.ConsumerGroupDescribe(r)
+		for i := range answer.Groups {
+			if r.IncludeAuthorizedOperations && answer.Groups[i].ErrorCode == 0 {
+				answer.Groups[i].AuthorizedOperations = 3400
+			}
+		}
+		return now(answer)
 	case *kmsg.DeleteTopicsRequest:
 		for _, name := range r.TopicNames {
 			b.deleteTopic(name)

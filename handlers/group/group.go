@@ -14,8 +14,9 @@ type group struct {
 	c  *Coordinator
 
 	mu       sync.Mutex
-	dead     bool // deleted; whoever finds it looks again
-	classic  *classic
+	dead     bool     // deleted; whoever finds it looks again
+	classic  *classic // at most one of the two; none in a group that has only offsets
+	consumer *consumer
 	timer    clock.Timer
 	wakeAt   time.Duration // what the timer is armed for; 0 when it isn't
 	offsets  offsets       // has its own lock, below mu
@@ -24,6 +25,32 @@ type group struct {
 
 func (c *Coordinator) newGroup(id string) *group {
 	return &group{id: strings.Clone(id), c: c}
+}
+
+// turn begins an event of this group, with the settings that hold for it. The caller holds g.mu.
+func (g *group) turn() *turn {
+	t := g.c.turn()
+	if g.c.groupConfig != nil {
+		t.cfg.Consumer = g.c.groupConfig(g.id, t.cfg.Consumer)
+	}
+	return t
+}
+
+// empty says that the group has no members, and nobody is in the middle of joining.
+func (g *group) empty() bool {
+	switch {
+	case g.classic != nil:
+		return g.classic.state == stateEmpty
+	case g.consumer != nil:
+		return len(g.consumer.members) == 0
+	default:
+		return true
+	}
+}
+
+// deserted says that, and that nobody has been given a member id to join with.
+func (g *group) deserted() bool {
+	return g.empty() && (g.classic == nil || g.classic.deserted())
 }
 
 // wake sees to it that tick runs at that time or before. The caller holds g.mu.
@@ -56,11 +83,19 @@ func (g *group) tick() {
 		return
 	}
 	g.wakeAt = 0
-	t := g.c.turn()
-	var next time.Duration
-	if g.classic != nil {
+	t := g.turn()
+	switch {
+	case g.classic != nil:
 		g.classic.tick(t)
+	case g.consumer != nil:
+		g.consumer.tick(t)
+	}
+	var next time.Duration
+	switch { // a tick may have turned one into the other
+	case g.classic != nil:
 		next = g.classic.nextDeadline()
+	case g.consumer != nil:
+		next = g.consumer.nextDeadline()
 	}
 	if next != 0 {
 		g.wake(next, t.now)

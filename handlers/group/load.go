@@ -7,11 +7,13 @@ import (
 	"github.com/kbroker/kbroker/meta"
 )
 
-// stored is what the records of one classic group say together.
+// stored is what the records of one group say together.
 type stored struct {
 	record     *classicRecord
 	generation int32 // of the mark
 	marked     bool
+	consumer   *consumerRecord
+	members    []*consumerMember
 }
 
 // load reads everything back. Sessions and join phases begin anew: nobody could heartbeat while the broker was away.
@@ -29,7 +31,11 @@ func (c *Coordinator) load() error {
 	for id, s := range found {
 		g := c.lockOrMake(id)
 		g.recorded = true
-		g.classic = restoreClassic(c.turn(), g, s)
+		if s.consumer != nil {
+			g.consumer = restoreConsumer(g.turn(), g, s.consumer, s.members)
+		} else {
+			g.classic = restoreClassic(g.turn(), g, s)
+		}
 		g.mu.Unlock()
 	}
 	err = c.store.Cursors(func(group string, tp meta.TopicPartition, cursor meta.Cursor) error {
@@ -56,12 +62,19 @@ func (c *Coordinator) loadRecord(found map[string]*stored, key string, record []
 	if found[id] == nil {
 		found[id] = &stored{}
 	}
-	switch part {
-	case "":
-		found[id].record, err = decodeClassic(record)
-	case partMark:
-		found[id].marked = true
-		found[id].generation, err = decodeMark(record)
+	s := found[id]
+	switch {
+	case part == "" && len(record) > 0 && record[0] == kindConsumer:
+		s.consumer, err = decodeConsumer(record)
+	case part == "":
+		s.record, err = decodeClassic(record)
+	case part == partMark:
+		s.marked = true
+		s.generation, err = decodeMark(record)
+	case part[:1] == partMember:
+		var m *consumerMember
+		m, err = decodeConsumerMember(record)
+		s.members = append(s.members, m)
 	default:
 		err = fmt.Errorf("%w: unknown part %q", errRecord, part)
 	}

@@ -28,6 +28,9 @@ type commitRequest struct {
 	version       int16
 	transactional bool
 	retentionMs   int64 // -1: the group's
+
+	// each, when not nil, decides about a single partition.
+	each func(topic topicID, partition int32) protocol.ErrorCode
 }
 
 // OffsetCommit commits offsets, those of a request in one write, and returns once they are as durable as the store makes
@@ -108,6 +111,8 @@ func (r *commitRequest) codeWithoutGroup() protocol.ErrorCode {
 // checkCommit asks the membership machine. A commit prolongs the member's session.
 func (g *group) checkCommit(r *commitRequest) protocol.ErrorCode {
 	switch {
+	case g.consumer != nil:
+		return g.consumer.checkCommit(r)
 	case g.classic != nil:
 		return g.classic.checkCommit(g.c, r)
 	case r.generation < 0:
@@ -154,12 +159,12 @@ func (c *Coordinator) commitOffsets(g *group, r *commitRequest, req *kmsg.Offset
 	var taken []newOffset
 	for i := range req.Topics {
 		from := &req.Topics[i]
-		gone := topics.Named(from.Topic) == nil
+		topic := topics.Named(from.Topic)
 		for j := range from.Partitions {
 			p := &from.Partitions[j]
 			cursor := meta.Cursor{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, CommitMs: nowMs, ExpireMs: expireMs}
-			code := protocol.UnknownTopicOrPartition
-			if !gone {
+			code := r.allows(topic, p.Partition)
+			if code == protocol.None {
 				cursor.Metadata, code = keepMetadata(p.Metadata, cfg.OffsetMetadataMax)
 			}
 			answer.Topics[i].Partitions[j].ErrorCode = int16(code)
@@ -185,6 +190,18 @@ func (c *Coordinator) commitOffsets(g *group, r *commitRequest, req *kmsg.Offset
 		c.metrics.offsetCommits.Add(float64(len(taken)))
 	}
 	return err
+}
+
+// allows says whether an offset of a partition may be committed; topic is nil if it is gone.
+func (r *commitRequest) allows(topic *meta.Topic, partition int32) protocol.ErrorCode {
+	switch {
+	case topic == nil:
+		return protocol.UnknownTopicOrPartition
+	case r.each != nil:
+		return r.each(topic.ID, partition)
+	default:
+		return protocol.None
+	}
 }
 
 // keepMetadata copies a commit's metadata. Its length counts in characters as Java has them.

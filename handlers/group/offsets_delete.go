@@ -91,7 +91,7 @@ func (g *group) checkOffsetDelete() protocol.ErrorCode {
 
 // subscribes says whether a member subscribes to the topic.
 func (g *group) subscribes(topic string) bool {
-	return g.classic != nil && g.classic.subscribes(topic)
+	return g.classic != nil && g.classic.subscribes(topic) || g.consumer != nil && g.consumer.subscribes(topic)
 }
 
 // TopicDeleted forgets a topic's offsets. It is called after the store has removed the topic with its cursors, and the view

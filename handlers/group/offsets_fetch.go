@@ -103,7 +103,21 @@ func (o *offsets) read(topic string, partition int32, stable bool) kmsg.OffsetFe
 	return answer
 }
 
-// checkFetch says whether the sender may read: only a member of a consumer group can be refused.
-func (g *group) checkFetch(_ *kmsg.OffsetFetchRequestGroup) protocol.ErrorCode {
-	return protocol.None
+// checkFetch says whether the sender may read: only who claims to be a member of a consumer group can be refused.
+func (g *group) checkFetch(asked *kmsg.OffsetFetchRequestGroup) protocol.ErrorCode {
+	if g.consumer == nil || asked.MemberID == nil && asked.MemberEpoch < 0 {
+		return protocol.None
+	}
+	if asked.MemberID == nil {
+		return protocol.UnknownMemberID
+	}
+	m := g.consumer.members[*asked.MemberID]
+	switch {
+	case m == nil:
+		return protocol.UnknownMemberID
+	case m.epoch != asked.MemberEpoch:
+		return m.stale()
+	default:
+		return protocol.None
+	}
 }

@@ -3,7 +3,6 @@ package group
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -85,7 +84,7 @@ func (c *Coordinator) TxnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) *kmsg.Tx
 		failTxnCommit(answer, code)
 		return answer
 	}
-	if c.keepTxnOffsets(g, req, answer) != nil {
+	if c.keepTxnOffsets(g, &r, req, answer) != nil {
 		failTxnCommit(answer, protocol.CoordinatorNotAvailable)
 	}
 	return answer
@@ -102,7 +101,7 @@ func failTxnCommit(answer *kmsg.TxnOffsetCommitResponse, code protocol.ErrorCode
 }
 
 // keepTxnOffsets adds to what the producer has sent before. The caller holds g.mu and g.offsets.mu; both are released.
-func (c *Coordinator) keepTxnOffsets(g *group, req *kmsg.TxnOffsetCommitRequest, answer *kmsg.TxnOffsetCommitResponse) error {
+func (c *Coordinator) keepTxnOffsets(g *group, r *commitRequest, req *kmsg.TxnOffsetCommitRequest, answer *kmsg.TxnOffsetCommitResponse) error {
 	g.mu.Unlock()
 	o := &g.offsets
 	o.quiet() // the record is written whole: two commits of a producer must not miss each other's offsets
@@ -110,18 +109,17 @@ func (c *Coordinator) keepTxnOffsets(g *group, req *kmsg.TxnOffsetCommitRequest,
 	topics := c.topics()
 	next := o.txns[req.ProducerID].with(req.ProducerEpoch)
 	for i := range req.Topics {
-		topic := strings.Clone(req.Topics[i].Topic)
-		gone := topics.Named(topic) == nil
+		topic := topics.Named(req.Topics[i].Topic)
 		for j := range req.Topics[i].Partitions {
 			p := &req.Topics[i].Partitions[j]
 			metadata, code := keepMetadata(p.Metadata, cfg.OffsetMetadataMax)
-			if gone {
-				code = protocol.UnknownTopicOrPartition
+			if refused := r.allows(topic, p.Partition); refused != protocol.None {
+				code = refused
 			}
 			if answer.Topics[i].Partitions[j].ErrorCode = int16(code); code != protocol.None {
 				continue
 			}
-			next.set(topic, p.Partition, meta.Cursor{
+			next.set(topic.Name, p.Partition, meta.Cursor{
 				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: metadata, CommitMs: nowMs, ExpireMs: -1,
 			})
 		}

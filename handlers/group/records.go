@@ -10,9 +10,10 @@ import (
 
 // What the store holds of a group, beside its cursors, is a few records, each under a name of its own:
 //
-//	<group>                      the group: classic, when Stable or Empty
+//	<group>                      the group: classic, when Stable or Empty, or a consumer group
 //	<group> 00 01                mark: a rebalance of a classic group has begun
 //	<group> 00 02 <producer id>  offsets of an open transaction (8 bytes, big-endian)
+//	<group> 00 03 <member id>    a member of a consumer group
 //
 // In <group> each byte 00 is written 00 FF, so that no group's name looks like a part of another group.
 //
@@ -22,14 +23,17 @@ const (
 	partSeparator = "\x00"
 	partMark      = "\x01"
 	partTxn       = "\x02"
+	partMember    = "\x03"
 	escapedZero   = "\x00\xff"
 )
 
 // The kinds of records, and the layout version written.
 const (
-	kindClassic byte = 'C'
-	kindMark    byte = 'R'
-	kindTxn     byte = 'T'
+	kindClassic  byte = 'C'
+	kindMark     byte = 'R'
+	kindTxn      byte = 'T'
+	kindConsumer byte = 'K'
+	kindMember   byte = 'M'
 
 	layoutVersion byte = 1
 )
