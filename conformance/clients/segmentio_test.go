@@ -2,6 +2,7 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,7 +37,13 @@ func segmentioProduce(t *testing.T, topic, codec string, values []string) {
 	for i, v := range values {
 		msgs[i] = kafka.Message{Value: []byte(v)}
 	}
-	if err := w.WriteMessages(ctx, msgs...); err != nil {
+	err := w.WriteMessages(ctx, msgs...)
+	for errors.Is(err, kafka.UnknownTopicOrPartition) && ctx.Err() == nil {
+		// The first answer about a topic being made is this error, from Apache Kafka too; the library leaves trying again to
+		// its user.
+		err = w.WriteMessages(ctx, msgs...)
+	}
+	if err != nil {
 		t.Fatalf("produce: %v", err)
 	}
 }
