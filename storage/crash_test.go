@@ -270,11 +270,7 @@ func (v *voyage) cutAt(n int) {
 
 func TestAcknowledgedBatchesSurviveSeededCrashes(t *testing.T) {
 	t.Parallel()
-	seeds := 2000
-	if testing.Short() {
-		seeds = 300
-	}
-	for seed := range seeds {
+	for seed := range seeds(2000) {
 		v := newVoyage(t, uint64(seed))
 		v.log = v.world.open()
 		for range 1 + v.rng.IntN(4) {

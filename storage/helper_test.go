@@ -147,3 +147,15 @@ func tryReadEverything(l *Log, offset int64) ([]batch.Batch, error) {
 		}
 	}
 }
+
+// seeds is how many seeds a test plays.
+func seeds(n int) int {
+	switch {
+	case testing.Short():
+		return n / 20
+	case raceDetector:
+		return n / 8
+	default:
+		return n
+	}
+}

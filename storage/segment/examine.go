@@ -113,12 +113,9 @@ func (x *examiner) slot(s slot, interval int64) {
 	}
 	r := s.run
 	mended := x.bad > 0
-	if r.Position > x.pos || (r.First > x.Next && !x.gaps) {
-		if x.startsHere(r) {
-			x.bad++ // the batch at hand is the one due, so the entry lies
-			return
-		}
-		x.reach(r.Position, r.First, interval)
+	if !x.approach(r, interval) {
+		x.bad++
+		return
 	}
 	if err := x.scan.run(r, x.gaps, x.visit); err != nil {
 		if x.contradicts(r) {
@@ -140,14 +137,38 @@ func (x *examiner) fits(r Run) bool {
 	return !x.ev.Sealed || r.Last < x.ev.Next
 }
 
-// startsHere says whether a run that claims to begin at the present position, but at a later offset, is refuted by a
-// sound batch that has the offset due.
-func (x *examiner) startsHere(r Run) bool {
-	if r.Position != x.pos {
-		return false
+// approach goes over the bytes before a run, which it proves. Batches that verify get a new entry; where they don't, all
+// up to the run is damaged. It returns false if sound batches refute the entry: one of them lies across the place where
+// the run should begin, or has an offset that should come after it.
+func (x *examiner) approach(r Run, interval int64) bool {
+	for x.pos < r.Position {
+		b, size, err := x.next(x.FileSize)
+		if err != nil {
+			x.lose(r.Position, r.First, err)
+			return true
+		}
+		if x.pos+size > r.Position || b.LastOffset() >= r.First {
+			return false
+		}
+		x.accept(b, size, interval)
 	}
-	b, _, err := x.scan.batch(x.pos, x.FileSize)
-	return err == nil && b.BaseOffset() == x.Next
+	if x.Next < r.First && !x.gaps {
+		if _, _, err := x.next(x.FileSize); err == nil {
+			return false
+		}
+		x.lose(r.Position, r.First, nil)
+	}
+	return true
+}
+
+// next reads the batch at the present position, which must be sound and have the offset due.
+func (x *examiner) next(end int64) (batch.Batch, int64, error) {
+	b, size, err := x.scan.batch(x.pos, max(end, x.pos))
+	if err != nil {
+		return nil, 0, err
+	}
+	c := chain{next: x.Next, gaps: x.gaps}
+	return b, size, c.follow(b, x.pos)
 }
 
 // contradicts says whether sound batches refute the entry of a run: each verifies and follows the one before, but they
@@ -193,15 +214,10 @@ func (x *examiner) visit(b batch.Batch, pos, size int64) {
 	}
 }
 
-// reach goes over proven bytes up to a position at which an offset is due. Batches that verify get a new entry; where
-// they don't, all up to the position is damaged.
+// reach goes over proven bytes that no entry follows, up to a position at which an offset is due.
 func (x *examiner) reach(to, next, interval int64) {
 	for x.pos < to {
-		b, size, err := x.scan.batch(x.pos, min(to, max(x.FileSize, x.pos)))
-		if err == nil {
-			c := chain{next: x.Next, gaps: x.gaps}
-			err = c.follow(b, x.pos)
-		}
+		b, size, err := x.next(min(to, x.FileSize))
 		if err == nil && b.LastOffset() >= next {
 			err = &BadBatch{Position: x.pos, Kind: "offset beyond the next proven one"}
 		}

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // blockEntries is how many index entries are read at a time: a page.
@@ -19,49 +20,70 @@ var ErrIndex = errors.New("index entry doesn't verify")
 type view struct {
 	size, next int64
 	entries    uint32
-	pending    []Run
+	pending    Run // the run that holds the offset asked for, or the last before it, if it has no entry yet
+	isPending  bool
 }
 
-// look takes a view. The pending runs are copied, for the last of them may grow.
-func (s *Segment) look(offsetHint int64) view {
+// look takes a view for an offset.
+func (s *Segment) look(offset int64) view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := view{size: s.size, next: s.next, entries: s.entries}
-	if n := len(s.pending); n > 0 && offsetHint >= s.pending[0].First {
-		i := sort.Search(n, func(i int) bool { return s.pending[i].First > offsetHint })
-		v.pending = []Run{s.pending[i-1]}
+	if n := len(s.pending); n > 0 && offset >= s.pending[0].First {
+		i := sort.Search(n, func(i int) bool { return s.pending[i].First > offset })
+		v.pending, v.isPending = s.pending[i-1], true
 	}
 	return v
 }
 
-// readEntry reads one entry.
-func (s *Segment) readEntry(f io.ReaderAt, number uint32) (Run, error) {
-	var b [EntrySize]byte
-	runs, err := s.readEntries(f, number, nil, b[:])
-	if err != nil {
-		return Run{}, err
-	}
-	return runs[0], nil
+// indexReader reads entries of a segment's index file. It is used by one goroutine at a time.
+type indexReader struct {
+	s    *Segment
+	file *File
+	open vfs.File
+	buf  *[]byte
 }
 
-// readEntries reads as many entries from number on as buf has room for, and appends them to dst.
-func (s *Segment) readEntries(f io.ReaderAt, number uint32, dst []Run, buf []byte) ([]Run, error) {
-	if err := readFull(f, buf, entryPosition(number)); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return dst, fmt.Errorf("%w: number %d is missing", ErrIndex, number)
-		}
-		return dst, err
+// readIndexFile makes a reader, which is to be closed.
+func (s *Segment) readIndexFile() (*indexReader, error) {
+	file := s.index.Load()
+	open, err := file.Acquire()
+	if err != nil {
+		return nil, err
 	}
-	for i := 0; i+EntrySize <= len(buf); i += EntrySize {
-		e, ok := DecodeEntry(buf[i:], s.header, number)
-		r := e.run(s.Base)
-		if !ok || !r.sane() {
-			return dst, fmt.Errorf("%w: number %d", ErrIndex, number)
-		}
-		dst = append(dst, r)
-		number++
+	return &indexReader{s: s, file: file, open: open, buf: s.files.walkBuffer()}, nil
+}
+
+func (r *indexReader) close() {
+	r.s.files.putWalkBuffer(r.buf)
+	r.file.Release()
+}
+
+// entry reads the entry with a number.
+func (r *indexReader) entry(number uint32) (Run, error) {
+	b := (*r.buf)[:EntrySize]
+	if err := r.read(b, number); err != nil {
+		return Run{}, err
 	}
-	return dst, nil
+	return r.s.decodeRun(b, number)
+}
+
+func (r *indexReader) read(b []byte, number uint32) error {
+	err := readFull(r.open, b, entryPosition(number))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: number %d is missing", ErrIndex, number)
+	}
+	return err
+}
+
+// decodeRun reads an entry's bytes.
+func (s *Segment) decodeRun(b []byte, number uint32) (Run, error) {
+	e, ok := DecodeEntry(b, s.header, number)
+	r := e.run(s.Base)
+	if !ok || !r.sane() {
+		return Run{}, fmt.Errorf("%w: number %d", ErrIndex, number)
+	}
+	return r, nil
 }
 
 // sane checks what must hold for any run, whatever the data.
@@ -69,17 +91,17 @@ func (r Run) sane() bool {
 	return r.Size >= batch.HeaderSize && r.Last >= r.First && r.End() <= MaxSize
 }
 
-// searchEntries finds the first of n entries for which after is true; after must be false for a while and then true. It
-// returns n if there is none, and the run of that entry or, if there is none, the zero one.
-func (s *Segment) searchEntries(f io.ReaderAt, n uint32, after func(Run) bool) (uint32, error) {
+// search finds the first of n entries for which after is true; after must be false for a while and then true. It returns n
+// if there is none.
+func (r *indexReader) search(n uint32, after func(Run) bool) (uint32, error) {
 	low, high := uint32(0), n // the answer lies in [low, high]
 	for high-low > blockEntries {
 		mid := low + (high-low)/2
-		r, err := s.readEntry(f, mid)
+		run, err := r.entry(mid)
 		if err != nil {
 			return 0, err
 		}
-		if after(r) {
+		if after(run) {
 			high = mid
 		} else {
 			low = mid + 1
@@ -88,36 +110,39 @@ func (s *Segment) searchEntries(f io.ReaderAt, n uint32, after func(Run) bool) (
 	if low == high {
 		return low, nil
 	}
-	var b [blockEntries * EntrySize]byte
-	var space [blockEntries]Run
-	runs, err := s.readEntries(f, low, space[:0], b[:int(high-low)*EntrySize])
-	if err != nil {
+	block := (*r.buf)[:int(high-low)*EntrySize]
+	if err := r.read(block, low); err != nil {
 		return 0, err
 	}
-	return low + uint32(sort.Search(len(runs), func(i int) bool { return after(runs[i]) })), nil
+	var bad error
+	i := sort.Search(int(high-low), func(i int) bool {
+		run, err := r.s.decodeRun(block[i*EntrySize:], low+uint32(i))
+		if err != nil {
+			bad = err
+			return true
+		}
+		return after(run)
+	})
+	return low + uint32(i), bad
 }
 
 // runWith finds the run that holds an offset, or the last one before it. It returns false if there is none.
-func (s *Segment) runWith(v view, offset int64) (r Run, number uint32, found bool, err error) {
-	if len(v.pending) > 0 {
-		return v.pending[0], v.entries, true, nil
+func (s *Segment) runWith(v view, offset int64) (r Run, found bool, err error) {
+	if v.isPending {
+		return v.pending, true, nil
 	}
 	if v.entries == 0 {
-		return Run{}, 0, false, nil
+		return Run{}, false, nil
 	}
-	index := s.index.Load()
-	f, err := index.Acquire()
+	index, err := s.readIndexFile()
 	if err != nil {
-		return Run{}, 0, false, err
+		return Run{}, false, err
 	}
-	defer index.Release()
-	number, err = s.searchEntries(f, v.entries, func(r Run) bool { return r.First > offset })
-	if err != nil {
-		return Run{}, 0, false, err
+	defer index.close()
+	number, err := index.search(v.entries, func(r Run) bool { return r.First > offset })
+	if err != nil || number == 0 {
+		return Run{}, false, err
 	}
-	if number == 0 {
-		return Run{}, 0, false, nil
-	}
-	r, err = s.readEntry(f, number-1)
-	return r, number - 1, err == nil, err
+	r, err = index.entry(number - 1)
+	return r, err == nil, err
 }

@@ -45,7 +45,7 @@ func (s *Segment) Find(offset int64) (loc Location, found bool, err error) {
 		return Location{}, false, err
 	}
 	v := s.look(offset)
-	run, _, ok, err := s.runWith(v, offset)
+	run, ok, err := s.runWith(v, offset)
 	if err != nil {
 		return Location{}, false, err
 	}
@@ -117,17 +117,16 @@ func (s *Segment) positionOfTime(ms int64) (pos int64, found bool, err error) {
 	if entries == 0 {
 		return pos, found, nil
 	}
-	index := s.index.Load()
-	f, err := index.Acquire()
+	index, err := s.readIndexFile()
 	if err != nil {
 		return 0, false, err
 	}
-	defer index.Release()
-	number, err := s.searchEntries(f, entries, func(r Run) bool { return r.MaxTimestamp >= ms })
+	defer index.close()
+	number, err := index.search(entries, func(r Run) bool { return r.MaxTimestamp >= ms })
 	if err != nil || number == entries {
 		return pos, found, err
 	}
-	r, err := s.readEntry(f, number)
+	r, err := index.entry(number)
 	return r.Position, err == nil, err
 }
 
@@ -182,13 +181,12 @@ func (s *Segment) verify(f io.ReaderAt, pos, target int64) (int64, error) {
 	if sound >= target {
 		return sound, nil
 	}
-	file := s.index.Load()
-	index, err := file.Acquire()
+	index, err := s.readIndexFile()
 	if err != nil {
 		return 0, err
 	}
-	defer file.Release()
-	number, err := s.searchEntries(index, entries, func(r Run) bool { return r.End() > sound })
+	defer index.close()
+	number, err := index.search(entries, func(r Run) bool { return r.End() > sound })
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +197,7 @@ func (s *Segment) verify(f io.ReaderAt, pos, target int64) (int64, error) {
 		if number >= entries {
 			return 0, fmt.Errorf("%w: none covers byte %d", ErrIndex, sound)
 		}
-		r, err := s.readEntry(index, number)
+		r, err := index.entry(number)
 		if err != nil {
 			return 0, err
 		}

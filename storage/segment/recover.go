@@ -225,12 +225,20 @@ func (s *Segment) checkTrust(f io.ReaderAt, ev *Evidence, dataSize int64) {
 		ev.Trusted = Trusted{}
 		return
 	}
-	r, err := s.readEntry(f, t.Entries-1)
+	r, err := s.entryAt(f, t.Entries-1)
 	if err != nil || r.End() != t.Size || r.Last+1 != t.Next || t.Size > dataSize {
 		ev.Trusted = Trusted{}
 		return
 	}
 	s.maxTimestamp = r.MaxTimestamp
+}
+
+func (s *Segment) entryAt(f io.ReaderAt, number uint32) (Run, error) {
+	b := make([]byte, EntrySize)
+	if err := readFull(f, b, entryPosition(number)); err != nil {
+		return Run{}, err
+	}
+	return s.decodeRun(b, number)
 }
 
 // readSlots reads all slots from number on. A slot that is cut counts as a bad one. More slots than the data could have
@@ -301,7 +309,7 @@ func (s *Segment) loadSealed(next int64) (bool, error) {
 		return false, nil
 	}
 	entries := uint32(length/EntrySize) - 1
-	r, err := s.readEntry(f, entries-1)
+	r, err := s.entryAt(f, entries-1)
 	if errors.Is(err, ErrIndex) {
 		return false, nil
 	}

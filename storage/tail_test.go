@@ -1,0 +1,248 @@
+package storage
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/storage/segment"
+	"github.com/kbroker/kbroker/storage/vfs/simdisk"
+)
+
+const testDir = "data/topics/orders/0"
+
+// shortLog is a log of a few batches in one segment, killed. Its index entries up to a number are on disk.
+func shortLog(t *testing.T) (*simdisk.Disk, []batch.Batch) {
+	t.Helper()
+	w, d := simWorld(t)
+	w.closeMayFail = true
+	l := w.open()
+	var all []batch.Batch
+	for i := range 5 {
+		all = append(all, put(t, l, makeBatch(t, i, 2, 1000)))
+	}
+	return d.Kill(), all
+}
+
+// rewrite puts a file in place as it is given.
+func rewrite(t *testing.T, d *simdisk.Disk, name string, content []byte) {
+	t.Helper()
+	if err := replaceFile(d, filepath.Join(testDir, name), content); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contentOf(t *testing.T, d *simdisk.Disk, name string) []byte {
+	t.Helper()
+	b, err := readFile(d, filepath.Join(testDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// reopen opens the log on a disk after a crash.
+func reopen(t *testing.T, d *simdisk.Disk) (*world, *Log) {
+	t.Helper()
+	w := newWorld(t, d, "data")
+	w.epoch = 1
+	w.closeMayFail = true
+	return w, w.open()
+}
+
+func TestATailCutAnywhereLosesNothingThatWasMarked(t *testing.T) {
+	t.Parallel()
+	disk, all := shortLog(t)
+	data := contentOf(t, disk, "00000000000000000000.log")
+	index := contentOf(t, disk, "00000000000000000000.index")
+	ends := []int{0}
+	for _, b := range all {
+		ends = append(ends, ends[len(ends)-1]+len(b))
+	}
+	for marked := range len(all) + 1 {
+		for size := ends[marked]; size <= len(data); size++ {
+			d := disk.Snapshot()
+			rewrite(t, d, "00000000000000000000.log", data[:size])
+			rewrite(t, d, "00000000000000000000.index", index[:segment.HeaderSize+marked*segment.EntrySize])
+			whole := 0
+			for whole < len(all) && ends[whole+1] <= size {
+				whole++
+			}
+			w, l := reopen(t, d)
+			where := fmt.Sprintf("%d marked, cut at %d", marked, size)
+			sameBatches(t, readEverything(t, l, 0), all[:whole])
+			if got := l.Offsets().End; got != int64(2*whole) || l.Err() != nil {
+				t.Fatalf("%s: log end %d, want %d; %v", where, got, 2*whole, l.Err())
+			}
+			tornKept(t, d, size > ends[whole], ends[whole], data[ends[whole]:size], where)
+			b := put(t, l, makeBatch(t, 77, 2, 1000))
+			sameBatches(t, readEverything(t, l, 0), append(slices.Clone(all[:whole]), b))
+			w.close()
+		}
+	}
+}
+
+// tornKept checks that what was cut off lies beside the segment.
+func tornKept(t *testing.T, d *simdisk.Disk, want bool, at int, bytes []byte, where string) {
+	t.Helper()
+	names, err := d.List(testDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("%020d%s%d", 0, tornInfix, at)
+	if got := slices.Contains(names, name); got != want && strings.Trim(string(bytes), "\x00") != "" {
+		t.Fatalf("%s: kept aside %v, want %v: %v", where, got, want, names)
+	}
+	if want && slices.Contains(names, name) && string(contentOf(t, d, name)) != string(bytes) {
+		t.Fatalf("%s: other bytes were kept aside", where)
+	}
+}
+
+func TestAFileTooShortForItsMarksIsDamageAndOffsetsAreNotReused(t *testing.T) {
+	t.Parallel()
+	disk, all := shortLog(t)
+	data := contentOf(t, disk, "00000000000000000000.log")
+	for size := range data {
+		d := disk.Snapshot()
+		rewrite(t, d, "00000000000000000000.log", data[:size])
+		w, l := reopen(t, d)
+		damaged, err := judge(l, all)
+		if err != nil || damaged == 0 {
+			t.Fatalf("cut at %d: %d damaged, %v", size, damaged, err)
+		}
+		appendAfter(t, l, all, fmt.Sprintf("cut at %d", size))
+		w.close()
+		if _, l = reopen(t, d); l.Offsets().End != 12 {
+			t.Fatalf("cut at %d: log end %d after another restart", size, l.Offsets().End)
+		}
+	}
+}
+
+func TestRecoveryTable(t *testing.T) {
+	t.Parallel()
+	const log, index = "00000000000000000000.log", "00000000000000000000.index"
+	slot := func(b []byte, n int) []byte { return b[segment.HeaderSize+n*segment.EntrySize:][:segment.EntrySize] }
+	cases := []struct {
+		name     string
+		change   func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch)
+		damaged  int  // batches that can't be read
+		lost     int  // batches cut from the end
+		readOnly bool // no writes until repair
+	}{
+		{name: "last entry missing, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		}},
+		{name: "entry in the middle bad, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			clear(slot(marks, 2))
+			rewrite(t, d, index, marks)
+		}},
+		{name: "last entry bad, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			clear(slot(marks, 4))
+			rewrite(t, d, index, marks)
+		}},
+		{name: "last entry cut, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			rewrite(t, d, index, marks[:len(marks)-5])
+		}},
+		{name: "proven bytes bad", damaged: 1, change: func(t *testing.T, d *simdisk.Disk, data, _ []byte, all []batch.Batch) {
+			data[len(all[0])+70] ^= 1
+			rewrite(t, d, log, data)
+		}},
+		{name: "proven bytes of a bad entry bad, a good entry follows", damaged: 1,
+			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
+				data[len(all[0])+70] ^= 1
+				rewrite(t, d, log, data)
+				clear(slot(marks, 1))
+				rewrite(t, d, index, marks)
+			}},
+		{name: "last entry bad and its bytes too", readOnly: true, damaged: 0, lost: 1,
+			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, _ []batch.Batch) {
+				data[len(data)-1] ^= 1
+				rewrite(t, d, log, data)
+				slot(marks, 4)[31] ^= 1
+				rewrite(t, d, index, marks)
+			}},
+		{name: "unproven bytes bad", lost: 1, change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, _ []batch.Batch) {
+			data[len(data)-1] ^= 1
+			rewrite(t, d, log, data)
+			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		}},
+		{name: "unproven: zeros in the middle, a sound batch after", lost: 2,
+			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
+				at := len(data) - len(all[4]) - len(all[3])
+				clear(data[at : at+len(all[3])])
+				rewrite(t, d, log, data)
+				rewrite(t, d, index, marks[:len(marks)-2*segment.EntrySize])
+			}},
+		{name: "unproven: another base offset", lost: 1, change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
+			batch.Batch(data[len(data)-len(all[4]):]).SetBaseOffset(9)
+			rewrite(t, d, log, data)
+			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		}},
+		{name: "unproven: leader epoch to come", lost: 1, change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
+			batch.Batch(data[len(data)-len(all[4]):]).SetLeaderEpoch(7)
+			rewrite(t, d, log, data)
+			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		}},
+		{name: "index missing, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, _ []byte, _ []batch.Batch) {
+			if err := d.Remove(filepath.Join(testDir, index)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{name: "index header bad, bytes bad", readOnly: true, lost: 1,
+			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, _ []batch.Batch) {
+				marks[3] ^= 1
+				rewrite(t, d, index, marks)
+				data[len(data)-1] ^= 1
+				rewrite(t, d, log, data)
+			}},
+		{name: "index of another segment", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			h := segment.Header{Base: 0, Generation: 9}
+			rewrite(t, d, index, append(h.Append(nil, segment.MagicIndex), marks[segment.HeaderSize:]...))
+		}},
+		{name: "entries that verify and lie", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			h, err := segment.DecodeHeader(marks, segment.MagicIndex, index, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := h.Append(nil, segment.MagicIndex)
+			for n := range 5 {
+				e, _ := segment.DecodeEntry(slot(marks, n), h, uint32(n))
+				e.RelativeOffset++
+				e.Size--
+				out = e.Append(out, h, uint32(n))
+			}
+			rewrite(t, d, index, out)
+		}},
+		{name: "epochs missing", change: func(t *testing.T, d *simdisk.Disk, _, _ []byte, _ []batch.Batch) {
+			_ = d.Remove(filepath.Join(testDir, epochsName))
+		}},
+		{name: "side files without data, temporary files", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+			rewrite(t, d, "00000000000000000099.index", marks)
+			rewrite(t, d, "snapshot.tmp", marks)
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d, all := shortLog(t)
+			data, marks := contentOf(t, d, log), contentOf(t, d, index)
+			c.change(t, d, data, marks, all)
+			_, l := reopen(t, d)
+			if got := l.Err() != nil; got != c.readOnly {
+				t.Fatalf("takes no writes: %v", l.Err())
+			}
+			damaged, err := judge(l, all[:len(all)-c.lost])
+			if err != nil || damaged != c.damaged {
+				t.Fatalf("%d damaged: %v", damaged, err)
+			}
+			appendAfter(t, l, all[:len(all)-c.lost], c.name)
+			names, err := d.List(testDir)
+			if err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".tmp") || n == "00000000000000000099.index" }) {
+				t.Fatalf("left behind: %v %v", names, err)
+			}
+		})
+	}
+}
