@@ -2,6 +2,7 @@ package kbroker
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,34 +81,57 @@ func (g *groupSettings) read() group.Config {
 	return out
 }
 
-// bothRegisterers keeps metrics in two registries: the embedding program's, and the one that the admin listener shows.
-type bothRegisterers struct{ first, second prometheus.Registerer }
+// registry passes metrics on to where they are wanted, the embedding program's registry or the one that the admin listener
+// shows, and takes them back at the end, so that another broker may use the same.
+type registry struct {
+	targets []prometheus.Registerer
+
+	mu  sync.Mutex
+	all []prometheus.Collector
+}
 
 // Register implements prometheus.Registerer.
-func (b bothRegisterers) Register(c prometheus.Collector) error {
-	if err := b.first.Register(c); err != nil {
-		return err
+func (r *registry) Register(c prometheus.Collector) error {
+	for i, t := range r.targets {
+		if err := t.Register(c); err != nil {
+			for _, before := range r.targets[:i] {
+				before.Unregister(c)
+			}
+			return err
+		}
 	}
-	if err := b.second.Register(c); err != nil {
-		b.first.Unregister(c)
-		return err
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, c)
 	return nil
 }
 
 // MustRegister implements prometheus.Registerer.
-func (b bothRegisterers) MustRegister(all ...prometheus.Collector) {
+func (r *registry) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
-		if err := b.Register(c); err != nil {
+		if err := r.Register(c); err != nil {
 			panic(err)
 		}
 	}
 }
 
 // Unregister implements prometheus.Registerer.
-func (b bothRegisterers) Unregister(c prometheus.Collector) bool {
-	first, second := b.first.Unregister(c), b.second.Unregister(c)
-	return first && second
+func (r *registry) Unregister(c prometheus.Collector) bool {
+	found := len(r.targets) > 0
+	for _, t := range r.targets {
+		found = t.Unregister(c) && found
+	}
+	return found
+}
+
+// release takes all metrics back.
+func (r *registry) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.all {
+		r.Unregister(c)
+	}
+	r.all = nil
 }
 
 // join writes a list for a person.

@@ -19,7 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/handlers/server"
@@ -35,12 +34,11 @@ const closeTimeout = 5 * time.Second
 
 // Broker is a running broker. Concurrent calls are allowed.
 type Broker struct {
-	clock      clock.Clock
-	fs         vfs.FS
-	log        *zap.Logger
-	config     *config.Broker
-	registerer prometheus.Registerer
-	gatherer   prometheus.Gatherer // what the admin listener shows
+	clock   clock.Clock
+	fs      vfs.FS
+	log     *zap.Logger
+	config  *config.Broker
+	metrics registry
 
 	dir       string
 	temporary bool // dir is removed at the end

@@ -37,7 +37,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	b := &Broker{clock: o.clock, fs: o.fs, log: o.Logger, registerer: o.Registerer}
+	b := &Broker{clock: o.clock, fs: o.fs, log: o.Logger}
 	if b.clock == nil {
 		b.clock = systemClock{}
 	}
@@ -47,6 +47,13 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if b.log == nil {
 		b.log = zap.NewNop()
 	}
+	if o.Registerer != nil {
+		b.metrics.targets = append(b.metrics.targets, o.Registerer)
+	}
+	b.stop.push(func(context.Context) error {
+		b.metrics.release()
+		return nil
+	})
 	if err := b.start(ctx, &o); err != nil {
 		return nil, errors.Join(err, b.stop.unwind(ctx))
 	}
@@ -155,33 +162,37 @@ func (b *Broker) openAdmin(ctx context.Context) error {
 			zap.String("address", address), zap.Error(err))
 		return nil
 	}
-	b.collect()
 	b.admin = l.Addr()
-	s := admin.Serve(l, admin.Options{Gatherer: b.gatherer, Ready: b.ready.Load, Logger: b.log})
+	s := admin.Serve(l, admin.Options{Gatherer: b.collect(), Ready: b.ready.Load, Logger: b.log})
 	b.stop.push(s.Shutdown)
 	return nil
 }
 
 // collect finds or makes a registry for the admin listener to show.
-func (b *Broker) collect() {
-	if g, ok := b.registerer.(prometheus.Gatherer); ok {
-		b.gatherer = g
-		return
+func (b *Broker) collect() prometheus.Gatherer {
+	if len(b.metrics.targets) > 0 {
+		if g, ok := b.metrics.targets[0].(prometheus.Gatherer); ok {
+			return g
+		}
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	b.gatherer = r
-	if b.registerer == nil {
-		b.registerer = r
-		return
+	b.metrics.targets = append(b.metrics.targets, r)
+	return r
+}
+
+// registerer takes metrics; nil when nobody wants them.
+func (b *Broker) registerer() prometheus.Registerer {
+	if len(b.metrics.targets) == 0 {
+		return nil
 	}
-	b.registerer = bothRegisterers{b.registerer, r}
+	return &b.metrics
 }
 
 // openMeta opens the metadata store and takes over the settings kept in it.
 func (b *Broker) openMeta(context.Context) error {
 	s, err := meta.Open(b.fs, filepath.Join(b.dir, "meta"), meta.Options{
-		Clock: b.clock, Logger: b.log, NodeID: int32(b.config.Int("node.id")), Durability: b.durability(), Registerer: b.registerer,
+		Clock: b.clock, Logger: b.log, NodeID: int32(b.config.Int("node.id")), Durability: b.durability(), Registerer: b.registerer(),
 	})
 	if err != nil {
 		return err
@@ -208,7 +219,7 @@ func (b *Broker) durability() meta.Durability {
 // ready.
 func (b *Broker) openLogs(context.Context) error {
 	s, err := storage.OpenSet(b.fs, b.dir, storage.SetOptions{
-		Clock: b.clock, Logger: b.log, Registerer: b.registerer, Epoch: b.meta.Epoch(),
+		Clock: b.clock, Logger: b.log, Registerer: b.registerer(), Epoch: b.meta.Epoch(),
 		LogStart: func(p storage.Partition) int64 { return b.meta.LogStart(p.ID, p.Number) },
 		SetLogStart: func(p storage.Partition, start int64) error {
 			return b.meta.SetLogStart(p.ID, p.Number, start)
@@ -220,7 +231,15 @@ func (b *Broker) openLogs(context.Context) error {
 	b.logs = s
 	// Closing makes a clean end of every log, so that the next start has nothing to recover; no deadline stops it halfway.
 	b.stop.push(func(context.Context) error { return s.Close(context.Background()) })
-	for _, t := range b.meta.Topics().All() {
+	topics := b.meta.Topics()
+	err = s.Sweep(func(topic string, partition int32, id storage.TopicID) bool {
+		t := topics.WithID(id)
+		return t != nil && t.Name == topic && partition < t.Partitions
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range topics.All() {
 		c := b.config.Storage(b.config.Topic(t.Configs))
 		for p := range t.Partitions {
 			if _, err = s.Start(storage.Partition{Topic: t.Name, ID: t.ID, Number: p}, c, t.EpochBase); err != nil {
@@ -241,7 +260,7 @@ func (b *Broker) serve(context.Context) error {
 	})
 	groups, err := group.New(group.Options{
 		Store: b.meta, Clock: b.clock, Logger: b.log, Config: newGroupSettings(b.config).get, Topics: b.meta.Topics,
-		Registerer: b.registerer,
+		Registerer: b.registerer(),
 	})
 	if err != nil {
 		return err
@@ -274,7 +293,7 @@ func (b *Broker) serve(context.Context) error {
 func (b *Broker) deps(groups *group.Coordinator) handlers.Deps {
 	d := handlers.Deps{
 		NodeID: int32(b.config.Int("node.id")), Meta: b.meta, Logs: logs{b.logs}, Groups: groups, Config: b.config, ConfigStore: b.meta,
-		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: b.log, Registerer: b.registerer,
+		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: b.log, Registerer: b.registerer(),
 		Endpoints: b.endpoint, Lifecycle: b.lifecycle,
 	}
 	if rack := b.config.String("broker.rack"); !b.config.Null("broker.rack") {
@@ -303,7 +322,7 @@ func (b *Broker) diskSpace() (total, usable int64, err error) {
 func (b *Broker) serverOptions(d server.Dispatcher) server.Options {
 	memory := b.config.Int64("request.memory.bytes")
 	return server.Options{
-		Dispatcher: d, Clock: b.clock, Logger: b.log, Registerer: b.registerer,
+		Dispatcher: d, Clock: b.clock, Logger: b.log, Registerer: b.registerer(),
 		MaxRequestBytes:     b.config.Int("socket.request.max.bytes"),
 		MaxFrameBytes:       max(memory/frameShare, 1),
 		MaxDecodeBytes:      max(memory-memory/frameShare, 1),
