@@ -42,7 +42,7 @@ func onDisk(t *testing.T, partitions int32) *plane {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := set.Close(context.Background()); err != nil {
+		if err = set.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
