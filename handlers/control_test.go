@@ -104,6 +104,16 @@ func (g *groupsFake) DeleteGroups(q *kmsg.DeleteGroupsRequest) *kmsg.DeleteGroup
 	return kmsg.NewPtrDeleteGroupsResponse()
 }
 
+func (g *groupsFake) ConsumerGroupHeartbeat(_ group.Client, q *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse {
+	g.keep(q)
+	return kmsg.NewPtrConsumerGroupHeartbeatResponse()
+}
+
+func (g *groupsFake) ConsumerGroupDescribe(q *kmsg.ConsumerGroupDescribeRequest) *kmsg.ConsumerGroupDescribeResponse {
+	g.keep(q)
+	return kmsg.NewPtrConsumerGroupDescribeResponse()
+}
+
 func (g *groupsFake) TopicDeleted(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

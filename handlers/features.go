@@ -17,8 +17,10 @@ type feature struct {
 
 // metadataVersion 33 is 4.4-IV1, the level whose requests are served as far as the table has them. Tools that format
 // or describe a cluster expect to find the feature; no client decides anything by it.
-func features() [1]feature {
+func features() [2]feature {
 	return [...]feature{
+		// The protocol of KIP-848 for consumer groups.
+		{name: "group.version", min: 0, max: 1, finalized: 1, sinceRequests: 4},
 		{name: "metadata.version", min: 7, max: 33, finalized: 33, sinceRequests: 3},
 	}
 }

@@ -26,6 +26,9 @@ type Groups interface {
 	DescribeGroups(q *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse
 	ListGroups(q *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse
 	DeleteGroups(q *kmsg.DeleteGroupsRequest) *kmsg.DeleteGroupsResponse
+	// ConsumerGroupHeartbeat and ConsumerGroupDescribe are the protocol of KIP-848.
+	ConsumerGroupHeartbeat(c group.Client, q *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse
+	ConsumerGroupDescribe(q *kmsg.ConsumerGroupDescribeRequest) *kmsg.ConsumerGroupDescribeResponse
 	// TopicDeleted forgets the offsets that were committed on a topic.
 	TopicDeleted(topic string)
 }

@@ -57,6 +57,7 @@ func TestGroupRequestsAtEveryVersion(t *testing.T) {
 	for _, key := range []int16{
 		protocol.KeyOffsetCommit, protocol.KeyOffsetFetch, protocol.KeyJoinGroup, protocol.KeyHeartbeat, protocol.KeyLeaveGroup,
 		protocol.KeySyncGroup, protocol.KeyDescribeGroups, protocol.KeyListGroups, protocol.KeyDeleteGroups, protocol.KeyOffsetDelete,
+		protocol.KeyConsumerGroupHeartbeat, protocol.KeyConsumerGroupDescribe,
 	} {
 		e := c.table[key]
 		for v := e.AcceptMin; v <= e.Max; v++ {

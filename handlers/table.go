@@ -56,6 +56,8 @@ func rows() []row {
 		{protocol.KeyDescribeCluster, on((*Handlers).describeCluster)},
 		{protocol.KeyDescribeProducers, on((*Handlers).describeProducers)},
 		{protocol.KeyUnregisterBroker, on((*Handlers).unregisterBroker)},
+		{protocol.KeyConsumerGroupHeartbeat, on((*Handlers).consumerGroupHeartbeat)},
+		{protocol.KeyConsumerGroupDescribe, on((*Handlers).consumerGroupDescribe)},
 		{protocol.KeyListConfigResources, on((*Handlers).listConfigResources)},
 		{protocol.KeyDescribeTopicPartitions, on((*Handlers).describeTopicPartitions)},
 	}
