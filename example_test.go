@@ -17,7 +17,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(), kgo.ConsumeTopics("orders"))
 	if err != nil {
@@ -35,7 +35,8 @@ func Example() {
 
 // A broker in a test takes one line and is gone when the test ends.
 func ExampleStartTest() {
-	_ = func(t *testing.T) {
+	var t *testing.T // of the test
+	test := func() {
 		b := kbroker.StartTest(t)
 		client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
 		if err != nil {
@@ -43,6 +44,7 @@ func ExampleStartTest() {
 		}
 		defer client.Close()
 	}
+	_ = test
 }
 
 // Settings have Kafka's names.

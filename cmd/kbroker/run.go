@@ -50,12 +50,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return exitOK
 	case errors.As(err, &misuse):
-		fmt.Fprintf(stderr, "kbroker: %v\nkbroker --help shows the flags.\n", err)
+		complain(stderr, fmt.Sprintf("%v\nkbroker --help shows the flags.", err))
 		return exitMisused
 	default:
-		fmt.Fprintf(stderr, "kbroker: %v\n", err)
+		complain(stderr, err.Error())
 		return exitFailed
 	}
+}
+
+// complain says what went wrong.
+func complain(w io.Writer, what string) {
+	_, _ = fmt.Fprintf(w, "kbroker: %s\n", what) // there is nowhere else to say it
 }
 
 // misuseError is what the user can mend by other flags or settings.

@@ -88,7 +88,7 @@ func TestShutdownDoesNotWaitForALongProfile(t *testing.T) {
 		return true
 	}})
 	go func() {
-		if resp, err := http.Get("http://" + l.Addr().String() + "/readyz"); err == nil {
+		if resp, getErr := http.Get("http://" + l.Addr().String() + "/readyz"); getErr == nil {
 			_ = resp.Body.Close()
 		}
 	}()

@@ -477,7 +477,7 @@ func TestOtherKindsOfConnectionsAreServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	defer func() { _ = nc.Close() }()
 	memory := newMemoryListener()
 	s.Serve("MEMORY", memory)
 	for _, c := range []net.Conn{nc, memory.dial()} {

@@ -199,7 +199,9 @@ func TestADisconnectEndsAParkedRequest(t *testing.T) {
 	c.send(request(metadata, 1, nil))
 	got(t, f.started)
 	_ = c.Close()
-	got(t, ended)
+	if err := got(t, ended); err == nil {
+		t.Fatal("the context has no error")
+	}
 	got(t, f.gone)
 }
 
