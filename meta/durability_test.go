@@ -22,6 +22,14 @@ func durabilities() map[string]Durability {
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0xdeadbeef)) }
 
+// seeds is how many runs a test makes: fewer under the race detector, which slows them down tenfold.
+func seeds(n uint64) uint64 {
+	if raceEnabled {
+		return max(n/10, 3)
+	}
+	return n
+}
+
 // hasLines says whether each line of want is in got.
 func hasLines(got, want string) bool {
 	for line := range strings.Lines(want + "\n") {
@@ -60,7 +68,7 @@ func TestKillLosesNothingInAnyMode(t *testing.T) {
 func TestCrashLosesNothingWhereCommitsAreAlwaysSynced(t *testing.T) {
 	t.Parallel()
 	disk := simdisk.New(1)
-	for seed := range uint64(50) {
+	for seed := range seeds(50) {
 		s := open(t, disk, testOptions())
 		for i := range 5 {
 			mustCommit(t, s, putCursor(fmt.Sprint("g", i), "t", int64(seed)*10))
@@ -80,7 +88,7 @@ func TestWhatMustLastSurvivesACrashInAnyMode(t *testing.T) {
 	for name, durability := range durabilities() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(50) {
+			for seed := range seeds(50) {
 				o := testOptions()
 				o.Durability = durability
 				disk := simdisk.New(seed)
@@ -114,7 +122,7 @@ func TestWhatMustLastSurvivesACrashInAnyMode(t *testing.T) {
 
 func TestIntervalSyncsWhatIsOlder(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(50) {
+	for seed := range seeds(50) {
 		clk := clock.NewManual(time.UnixMilli(0))
 		o := Options{Clock: clk, NodeID: 1, Durability: SyncInterval(100 * time.Millisecond)}
 		disk := simdisk.New(seed)
@@ -162,7 +170,7 @@ func TestLaxCommitsDontSync(t *testing.T) {
 
 func TestRotatedLogsAreWhole(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		o := testOptions()
 		o.Durability = SyncNever()
 		disk := simdisk.New(seed)
@@ -275,7 +283,7 @@ func TestFlippedBitsAreNoticedOrHarmless(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for at := int64(0); at < info.Size(); at += max(info.Size()/60, 1) {
+			for at := int64(0); at < info.Size(); at += max(info.Size()/int64(seeds(60)), 1) {
 				rotten := disk.Snapshot()
 				if err = rotten.FlipBit(path, at*8+at%8); err != nil {
 					t.Fatal(err)

@@ -160,6 +160,7 @@ func (e *engine) options() *pebble.Options {
 		CacheSize:                   cacheBytes,
 		MaxOpenFiles:                maxOpenFiles,
 		MaxManifestFileSize:         manifestFileBytes,
+		DisableTableStats:           true, // collecting them over a table that can't be read never ends
 		Logger:                      pebbleLogger{e, e.log.Sugar()},
 		EventListener: &pebble.EventListener{
 			BackgroundError: e.backgroundError,
@@ -222,18 +223,22 @@ func (e *engine) fatal(format string, args ...any) {
 	e.fail(fmt.Errorf("%w: %s", errPebble, fmt.Sprintf(format, args...)))
 }
 
-// backgroundError hears of failing flushes and compactions. It is called with Pebble's main lock held.
+// backgroundError hears of failing flushes and compactions, which Pebble tries again at once: that would keep a processor
+// busy. Compactions are held up here; flushes are in rest. It is called with Pebble's main lock held.
 func (e *engine) backgroundError(err error) {
 	if e.failed() == nil {
 		e.log.Warn("metadata store: background work failed", zap.String("dir", e.dir), zap.Error(err))
 	}
+	e.tasks.pause()
 	if e.background.Add(1) >= backgroundErrors || !e.opened.Load() {
 		e.fail(err)
 	}
+	if e.failed() == nil {
+		e.clock.AfterFunc(backgroundRetry, e.tasks.resume)
+	}
 }
 
-// rest is called where background work begins to write. Pebble tries what has failed again at once, which would keep a
-// processor busy while the disk is full; so it is made to wait, here where it holds no locks.
+// rest is called before a table is made, where Pebble holds no locks, and lets a flush that comes after a failure wait.
 func (e *engine) rest() {
 	switch {
 	case e.failed() != nil && !e.opened.Load():

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
@@ -71,7 +72,14 @@ func (p *pebbleFS) Create(name string, _ pebblevfs.DiskWriteCategory) (pebblevfs
 	}
 }
 
+// create makes a file. Before a marker names a manifest, the manifest's own name has to be durable; Pebble trusts the
+// filesystem to keep the order.
 func (p *pebbleFS) create(name string) (vfs.File, error) {
+	if strings.HasPrefix(filepath.Base(name), manifestMarker) {
+		if err := p.unlessStopped(func() error { return p.fs.SyncDir(filepath.Dir(name)) }); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

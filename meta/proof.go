@@ -44,6 +44,10 @@ const (
 	kindManifest byte = 2
 )
 
+// manifestMarker begins the names of the empty files by which Pebble says which manifest counts: the number of the marker
+// and the manifest's name follow.
+const manifestMarker = "marker.manifest."
+
 var errProof = errors.New("bytes that were synced have changed or are missing")
 
 // appendOnly tells the kind and number of a file there are proofs of; kind 0 if it isn't one.
@@ -317,7 +321,7 @@ func (p *proofs) verify() error {
 func currentManifest(names []string) string {
 	manifest, newest := "", uint64(0)
 	for _, name := range names {
-		rest, ok := strings.CutPrefix(name, "marker.manifest.")
+		rest, ok := strings.CutPrefix(name, manifestMarker)
 		version, target, found := strings.Cut(rest, ".")
 		n, err := strconv.ParseUint(version, 10, 64)
 		if ok && found && err == nil && n >= newest {
@@ -327,7 +331,8 @@ func currentManifest(names []string) string {
 	return manifest
 }
 
-// verifyFile checks one file.
+// verifyFile checks one file. What is sound in a log beyond what is proven is made durable here, so that all logs but the
+// newest are.
 func (p *proofs) verifyFile(name string, newest bool) error {
 	path := filepath.Join(p.dir, name)
 	f, err := p.disk.Open(path)
@@ -335,68 +340,102 @@ func (p *proofs) verifyFile(name string, newest bool) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
-	pair := p.mu.pairs[name]
-	if pair != nil {
-		if err = check(f, pair.best); err != nil {
-			return err
-		}
+	var proven proof
+	if pair := p.mu.pairs[name]; pair != nil {
+		proven = pair.best
+	}
+	sum, err := checksum(f, proven.length)
+	if err != nil {
+		return err
+	}
+	if sum != proven.sum {
+		return fmt.Errorf("%w: %s: %w: its first %d bytes", ErrDamaged, path, errProof, proven.length)
 	}
 	kind, number := appendOnly(name)
 	if kind != kindLog {
 		return nil
 	}
 	end, err := soundEnd(f, number)
+	torn := errors.Is(err, errTail)
 	switch {
-	case err == nil:
-		return nil
-	case !errors.Is(err, errTail):
+	case err != nil && !torn:
 		return fmt.Errorf("%s: %w", path, err)
-	case !newest:
-		return fmt.Errorf("%w: %s at byte %d: %w", ErrDamaged, path, end, err)
+	case torn && !newest:
+		return nil // Pebble refuses it, unless it has no use for it any more
 	}
-	if pair != nil {
-		end = max(end, pair.best.length) // between the two lies at most the filling of a block
-	}
-	return p.cut(path, end)
+	return p.accept(name, torn, max(end, proven.length), proven.length)
 }
 
-// cut shortens a log to its last sound record.
-func (p *proofs) cut(path string, end int64) error {
+// accept makes a log durable that is sound up to end, and cuts off what comes after if that is torn. Between the last sound
+// record and what is proven lies at most the filling of a block. What isn't proven is written again: a sync that failed
+// before may have left it in the page cache, marked as written, and then another sync would do nothing.
+func (p *proofs) accept(name string, torn bool, end, proven int64) error {
+	path := filepath.Join(p.dir, name)
 	f, err := p.disk.OpenReadWrite(path)
 	if err != nil {
 		return err
 	}
 	size, err := f.Size()
-	if err == nil {
+	switch {
+	case err != nil:
+	case torn:
 		p.log.Warn("metadata store: cut the end of a log that was being written when the broker ended",
 			zap.String("file", path), zap.Int64("position", end), zap.Int64("bytes", size-end))
 		err = f.Truncate(end)
+	default:
+		end = size
 	}
-	if err == nil {
-		err = f.Sync()
+	if err == nil && (torn || end > proven) {
+		if err = rewrite(f, proven, end); err == nil {
+			err = p.syncAndProve(f, name, end)
+		}
 	}
 	return errors.Join(err, f.Close())
 }
 
-// check compares the beginning of a file with its proof.
-func check(f vfs.File, want proof) error {
+// rewrite writes a part of a file as it is.
+func rewrite(f vfs.File, from, to int64) error {
+	buf := make([]byte, max(min(to-from, 64<<10), 0))
+	for from < to {
+		chunk := buf[:min(int64(len(buf)), to-from)]
+		if _, err := f.ReadAt(chunk, from); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if _, err := f.WriteAt(chunk, from); err != nil {
+			return err
+		}
+		from += int64(len(chunk))
+	}
+	return nil
+}
+
+func (p *proofs) syncAndProve(f vfs.File, name string, length int64) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	sum, err := checksum(f, length)
+	if err == nil {
+		p.prove(name, length, sum)
+	}
+	return err
+}
+
+// checksum is the checksum of the first bytes of a file.
+func checksum(f vfs.File, length int64) (uint32, error) {
 	var sum uint32
-	buf := make([]byte, 32<<10)
-	for at := int64(0); at < want.length; {
-		n, err := f.ReadAt(buf[:min(int64(len(buf)), want.length-at)], at)
+	buf := make([]byte, min(length, 64<<10))
+	for at := int64(0); at < length; {
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), length-at)], at)
 		sum = batch.UpdateChecksum(sum, buf[:n])
 		at += int64(n)
 		switch {
-		case errors.Is(err, io.EOF) && at < want.length:
-			return fmt.Errorf("%w: %s: %w: it ends at byte %d of %d", ErrDamaged, f.Name(), errProof, at, want.length)
+		case errors.Is(err, io.EOF) && at < length:
+			return 0, fmt.Errorf("%w: %s: %w: it ends at byte %d of %d", ErrDamaged, f.Name(), errProof, at, length)
 		case err != nil && !errors.Is(err, io.EOF):
-			return err
+			return 0, err
 		}
 	}
-	if sum != want.sum {
-		return fmt.Errorf("%w: %s: %w: the first %d bytes don't match their checksum", ErrDamaged, f.Name(), errProof, want.length)
-	}
-	return nil
+	return sum, nil
 }
 
 // errTail says that a log ends in something that isn't a record.

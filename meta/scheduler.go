@@ -14,6 +14,7 @@ type scheduler struct {
 	mu       sync.Mutex
 	idle     sync.Cond // signalled when granting ends
 	enabled  bool
+	paused   bool
 	ended    bool
 	running  bool // a compaction runs or is being granted
 	granting bool
@@ -43,7 +44,7 @@ func (s *scheduler) Unregister() {
 func (s *scheduler) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running || !s.enabled || s.ended {
+	if s.running || !s.enabled || s.paused || s.ended {
 		s.refused = true
 		return false, nil
 	}
@@ -62,15 +63,30 @@ func (s *scheduler) enable() {
 	s.grantWaiting()
 }
 
+// pause lets no compaction begin until resume. It is called with Pebble's main lock held.
+func (s *scheduler) pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = true
+}
+
+// resume ends a pause.
+func (s *scheduler) resume() {
+	s.mu.Lock()
+	s.paused = false
+	s.mu.Unlock()
+	s.grantWaiting()
+}
+
 // grantWaiting starts a compaction if one waits and none runs.
 func (s *scheduler) grantWaiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running || s.granting || s.ended || !s.enabled {
+	if s.running || s.granting || s.ended || s.paused || !s.enabled {
 		return
 	}
 	s.running, s.granting = true, true
-	for again := true; again; again = !s.running && s.refused && !s.ended {
+	for again := true; again; again = !s.running && s.refused && !s.paused && !s.ended {
 		s.running, s.refused = true, false
 		s.mu.Unlock()
 		waiting, _ := s.db.GetWaitingCompaction()

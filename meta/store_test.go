@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/protocol/clock"
 	"github.com/kbroker/kbroker/storage"
 	"github.com/kbroker/kbroker/storage/vfs"
@@ -84,8 +85,8 @@ func dump(t *testing.T, s *Store) string {
 	}
 	err := errors.Join(
 		s.Cursors(func(group string, tp TopicPartition, c Cursor) error { return add("cursor %q %v %+v", group, tp, c) }),
-		s.Groups(func(group string, record []byte) error { return add("group %q %q", group, record) }),
-		s.Transactions(func(id string, record []byte) error { return add("txn %q %q", id, record) }),
+		s.Groups(func(group string, record []byte) error { return add("group %q %s", group, short(record)) }),
+		s.Transactions(func(id string, record []byte) error { return add("txn %q %s", id, short(record)) }),
 		s.Configs(func(kind, name string, c map[string]string) error { return add("config %q %q %v", kind, name, c) }),
 	)
 	if err != nil {
@@ -93,6 +94,11 @@ func dump(t *testing.T, s *Store) string {
 	}
 	sort.Strings(lines)
 	return strings.Join(lines, "\n")
+}
+
+// short stands for a record.
+func short(record []byte) string {
+	return fmt.Sprintf("%d bytes %08x", len(record), batch.Checksum(record))
 }
 
 func TestClusterIDIsMadeOnceAndKept(t *testing.T) {
@@ -339,8 +345,8 @@ func TestRecordsComeBackAsTheyWerePut(t *testing.T) {
 		}
 		want = append(want,
 			fmt.Sprintf("cursor %q {t %d} %+v", name, i, Cursor{int64(i), -1, name, 3, -1}),
-			fmt.Sprintf("group %q %q", name, "group "+name),
-			fmt.Sprintf("txn %q %q", name, ""),
+			fmt.Sprintf("group %q %s", name, short([]byte("group "+name))),
+			fmt.Sprintf("txn %q %s", name, short(nil)),
 			fmt.Sprintf("config %q %q map[k:%s]", "group", name, name),
 		)
 	}
