@@ -16,8 +16,7 @@ import (
 	"github.com/kbroker/kbroker/protocol/batch"
 )
 
-func TestPartitionsWithoutRecordsMakeNoFilesAndCostLittle(t *testing.T) {
-	t.Parallel()
+func TestPartitionsWithoutRecordsMakeNoFilesAndCostLittle(t *testing.T) { // alone: it measures memory
 	w := osWorld(t)
 	w.open()
 	const partitions = 10_000
@@ -39,7 +38,7 @@ func TestPartitionsWithoutRecordsMakeNoFilesAndCostLittle(t *testing.T) {
 	if per := (after.HeapAlloc - before.HeapAlloc) / partitions; per > 1024 && !raceDetector {
 		t.Errorf("%d bytes each", per)
 	}
-	if took > 2*time.Second {
+	if took > 5*time.Second {
 		t.Errorf("opening took %s", took)
 	}
 	if names, err := w.fs.List(filepath.Join(w.dir, topicsName)); err != nil || len(names) != 0 {

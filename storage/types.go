@@ -94,7 +94,8 @@ type AppendOptions struct {
 	// may open it in this partition. Without it a transactional batch needs one that is open already, else
 	// ErrTransactionNotOpen.
 	TransactionVerified bool
-	// TransactionV2 demands that an unknown producer starts at sequence 0 (KIP-890).
+	// TransactionV2 demands that an unknown producer starts at sequence 0, and that a marker's epoch is above that of the
+	// transaction it ends (KIP-890, KIP-1228).
 	TransactionV2 bool
 	// Marker is set for control batches made by this broker; the checks of producers' batches don't apply.
 	Marker bool
