@@ -17,18 +17,23 @@ const maxSendBytes = 0x7ffff000
 // length stays the same.
 func (f *osFile) syncData() error {
 	var syncErr error
-	err := f.raw.Control(func(fd uintptr) {
+	err := f.control("fdatasync", func(fd uintptr) {
 		for {
 			if syncErr = unix.Fdatasync(int(fd)); !errors.Is(syncErr, unix.EINTR) {
 				return
 			}
 		}
 	})
-	if err == nil {
-		err = syncErr
+	if err != nil || syncErr == nil {
+		return err
 	}
-	if err != nil {
-		return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: syncErr}
+}
+
+// control runs a function with the descriptor, which fails only when the file is closed.
+func (f *osFile) control(op string, run func(fd uintptr)) error {
+	if err := f.raw.Control(run); err != nil {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: fs.ErrClosed}
 	}
 	return nil
 }
@@ -43,7 +48,7 @@ func (f *osFile) sendFile(conn syscall.Conn, off, n int64) (sent int64, handled 
 		return 0, false, nil //nolint:nilerr // no descriptor to send to: the caller copies
 	}
 	t := transfer{off: off, left: n}
-	err = f.raw.Control(func(in uintptr) {
+	err = f.control("sendfile", func(in uintptr) {
 		t.in = int(in)
 		t.connErr = out.Write(t.run)
 	})
