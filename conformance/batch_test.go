@@ -36,15 +36,20 @@ type record struct {
 // batch describes a record batch; the zero value of a field is what a plain producer sends.
 type batch struct {
 	codec    int
-	pid      int64 // 0: none
-	epoch    int16
-	seq      int32
+	producer *producer // nil: not idempotent
 	attrs    int16
 	maxTS    *int64 // overrides the maximum timestamp
 	records  []record
 	deltas   []int32 // overrides the offset deltas
 	tamper   func([]byte)
 	baseTime int64
+}
+
+// producer is who sent a batch, and the sequence number of its first record.
+type producer struct {
+	id    int64
+	epoch int16
+	seq   int32
 }
 
 // plain is a batch of values without keys at time 1000, 1001, ...
@@ -62,8 +67,8 @@ func (b batch) bytes() []byte {
 		PartitionLeaderEpoch: -1, Magic: 2, Attributes: b.attrs | int16(b.codec), LastOffsetDelta: int32(len(b.records) - 1),
 		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(b.records)),
 	}
-	if b.pid != 0 {
-		rb.ProducerID, rb.ProducerEpoch, rb.FirstSequence = b.pid, b.epoch, b.seq
+	if p := b.producer; p != nil {
+		rb.ProducerID, rb.ProducerEpoch, rb.FirstSequence = p.id, p.epoch, p.seq
 	}
 	if len(b.records) > 0 {
 		rb.FirstTimestamp = b.records[0].ts

@@ -213,7 +213,7 @@ func TestIdempotentProducersAreCheckedBySequence(t *testing.T) {
 		t.Fatal("two producers got one id")
 	}
 	send := func(epoch int16, seq int32, n int) kmsg.ProduceResponseTopicPartition {
-		return produce(t, c, topic, batch{pid: pid, epoch: epoch, seq: seq, records: plain(make([]string, n)...).records})
+		return produce(t, c, topic, batch{producer: &producer{pid, epoch, seq}, records: plain(make([]string, n)...).records})
 	}
 	for _, s := range []struct {
 		name  string

@@ -97,14 +97,14 @@ func TestRecreatedTopicInheritsNothing(t *testing.T) {
 	c := dial(t)
 	pid := initProducer(t)
 	for seq := range int32(3) {
-		mustProduce(t, c, topic, batch{pid: pid, seq: seq, records: plain("old").records})
+		mustProduce(t, c, topic, batch{producer: &producer{id: pid, seq: seq}, records: plain("old").records})
 	}
 	deleteTopic(t, topic)
 	fresh := createTopic(t, topic, 1)
 	if old == fresh {
 		t.Fatal("the topic id is the same")
 	}
-	if got := mustProduce(t, c, topic, batch{pid: pid, seq: 0, records: plain("new").records}); got != 0 {
+	if got := mustProduce(t, c, topic, batch{producer: &producer{id: pid}, records: plain("new").records}); got != 0 {
 		t.Fatalf("first offset %d, want 0", got)
 	}
 	if got := values(fetchAll(t, c, topic, 0)); len(got) != 1 || got[0] != "new" {
