@@ -52,9 +52,8 @@ func BenchmarkCommitCursor(b *testing.B) {
 					for n := int64(0); pb.Next(); n++ {
 						batch.Reset()
 						batch.PutCursor("some-group", TopicPartition{"some-topic", int32(n % 100)}, Cursor{Offset: n})
-						if commitErr := s.Commit(&batch); commitErr != nil {
-							b.Error(commitErr)
-							return
+						if err := s.Commit(&batch); err != nil {
+							b.Fatal(err)
 						}
 					}
 				})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kbroker/kbroker/protocol/batch"
 )
 
@@ -47,5 +49,28 @@ func sameBatches(tb testing.TB, got, want []batch.Batch) {
 	}
 	if len(got) != len(want) {
 		tb.Fatalf("%d batches, want %d", len(got), len(want))
+	}
+}
+
+func TestReadsAllOverAColdLogDontTakeItForDamaged(t *testing.T) {
+	t.Parallel()
+	w, _ := simWorld(t)
+	w.config.IndexIntervalBytes = 300
+	w.config.Sync = SyncNone
+	l := w.open()
+	var want []batch.Batch
+	for i := range 1500 {
+		want = append(want, put(t, l, makeBatch(t, i, 1, 1000)))
+	}
+	w.close()
+	l = w.open()
+	for i := range 3000 {
+		b := want[i*7919%len(want)]
+		if n, err := judge(l, []batch.Batch{b}); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if n := testutil.ToFloat64(w.set.metrics.rebuilds); n != 0 {
+		t.Fatalf("%v rebuilds", n)
 	}
 }

@@ -249,7 +249,7 @@ func (x *examiner) damageRun(r Run) {
 	c := chain{next: r.First, gaps: x.gaps}
 	pos := r.Position
 	var bad error
-	var seen []seenBatch
+	x.scan.seen.reset()
 	for pos < r.End() && bad == nil {
 		b, size, err := x.scan.batch(pos, min(r.End(), max(x.FileSize, pos)))
 		if err == nil {
@@ -259,7 +259,7 @@ func (x *examiner) damageRun(r Run) {
 			bad = err
 			break
 		}
-		seen = append(seen, see(b, pos, size))
+		x.scan.seen.add(b, pos, size)
 		pos += size
 	}
 	if bad == nil {
@@ -268,9 +268,7 @@ func (x *examiner) damageRun(r Run) {
 		})
 		return
 	}
-	for _, b := range seen {
-		x.visit(b.bytes, b.pos, b.size)
-	}
+	x.scan.seen.each(x.visit)
 	x.verified = addSpan(x.verified, span{r.Position, pos})
 	x.Damage = append(x.Damage, Damage{From: pos, To: r.End(), First: c.next, Next: r.Last + 1, Kind: bad.Error()})
 }

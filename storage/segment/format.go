@@ -146,22 +146,43 @@ type Entry struct {
 	HeadersCRC     uint32
 }
 
+// seedSize is the length of what ties an entry's checksum to its place.
+const seedSize = 16
+
 // Append adds the encoded entry with a number, counted from 0, to dst.
 func (e Entry) Append(dst []byte, h Header, number uint32) []byte {
-	var b [EntrySize]byte
+	n := len(dst)
+	var b [seedSize + EntrySize]byte
+	dst = append(dst, b[:]...) // the seed lies before the entry for as long as the checksum is made: no allocation
+	putSeed(dst[n:], h, number)
+	e.put(dst[n+seedSize:])
+	binary.BigEndian.PutUint32(dst[n+seedSize+28:], batch.Checksum(dst[n:n+seedSize+28]))
+	copy(dst[n:], dst[n+seedSize:])
+	return dst[:n+EntrySize]
+}
+
+func (e Entry) put(b []byte) {
 	binary.BigEndian.PutUint32(b[0:], e.RelativeOffset)
 	binary.BigEndian.PutUint32(b[4:], e.Position)
 	binary.BigEndian.PutUint32(b[8:], e.Size)
 	binary.BigEndian.PutUint32(b[12:], e.LastDelta)
 	binary.BigEndian.PutUint64(b[16:], uint64(e.MaxTimestamp))
 	binary.BigEndian.PutUint32(b[24:], e.HeadersCRC)
-	binary.BigEndian.PutUint32(b[28:], slotChecksum(b[:28], h, number))
-	return append(dst, b[:]...)
 }
 
 // DecodeEntry reads the entry with a number. ok is false if it doesn't verify.
 func DecodeEntry(b []byte, h Header, number uint32) (e Entry, ok bool) {
-	if len(b) < EntrySize || slotChecksum(b[:28], h, number) != binary.BigEndian.Uint32(b[28:]) {
+	return decodeEntry(b, h, number, make([]byte, seedSize))
+}
+
+// decodeEntry is DecodeEntry with seedSize bytes to work in.
+func decodeEntry(b []byte, h Header, number uint32, scratch []byte) (e Entry, ok bool) {
+	if len(b) < EntrySize {
+		return Entry{}, false
+	}
+	putSeed(scratch, h, number)
+	sum := batch.UpdateChecksum(batch.Checksum(scratch[:seedSize]), b[:28])
+	if sum != binary.BigEndian.Uint32(b[28:]) {
 		return Entry{}, false
 	}
 	return Entry{
@@ -174,13 +195,11 @@ func DecodeEntry(b []byte, h Header, number uint32) (e Entry, ok bool) {
 	}, true
 }
 
-// slotChecksum ties an entry to its place, so that a copy of a good entry elsewhere is a bad one.
-func slotChecksum(b []byte, h Header, number uint32) uint32 {
-	var seed [16]byte
-	binary.BigEndian.PutUint64(seed[0:], uint64(h.Base))
-	binary.BigEndian.PutUint32(seed[8:], h.Generation)
-	binary.BigEndian.PutUint32(seed[12:], number)
-	return batch.UpdateChecksum(batch.Checksum(seed[:]), b)
+// putSeed writes what ties an entry to its place, so that a copy of a good entry elsewhere is a bad one.
+func putSeed(b []byte, h Header, number uint32) {
+	binary.BigEndian.PutUint64(b[0:], uint64(h.Base))
+	binary.BigEndian.PutUint32(b[8:], h.Generation)
+	binary.BigEndian.PutUint32(b[12:], number)
 }
 
 // Run is the batches an index entry covers, in absolute terms.

@@ -65,8 +65,11 @@ func (r *indexReader) entry(number uint32) (Run, error) {
 	if err := r.read(b, number); err != nil {
 		return Run{}, err
 	}
-	return r.s.decodeRun(b, number)
+	return r.s.decodeRunWith(b, number, r.scratch())
 }
+
+// scratch is the end of the buffer, which entries don't reach.
+func (r *indexReader) scratch() []byte { return (*r.buf)[blockEntries*EntrySize:] }
 
 func (r *indexReader) read(b []byte, number uint32) error {
 	err := readFull(r.open, b, entryPosition(number))
@@ -78,7 +81,12 @@ func (r *indexReader) read(b []byte, number uint32) error {
 
 // decodeRun reads an entry's bytes.
 func (s *Segment) decodeRun(b []byte, number uint32) (Run, error) {
-	e, ok := DecodeEntry(b, s.header, number)
+	return s.decodeRunWith(b, number, make([]byte, seedSize))
+}
+
+// decodeRunWith is decodeRun with seedSize bytes to work in.
+func (s *Segment) decodeRunWith(b []byte, number uint32, scratch []byte) (Run, error) {
+	e, ok := decodeEntry(b, s.header, number, scratch)
 	r := e.run(s.Base)
 	if !ok || !r.sane() {
 		return Run{}, fmt.Errorf("%w: number %d", ErrIndex, number)
@@ -89,6 +97,29 @@ func (s *Segment) decodeRun(b []byte, number uint32) (Run, error) {
 // sane checks what must hold for any run, whatever the data.
 func (r Run) sane() bool {
 	return r.Size >= batch.HeaderSize && r.Last >= r.First && r.End() <= MaxSize
+}
+
+// entryScan reads entries in order, a block at a time, from a number on, up to n. Nothing else may use its reader meanwhile.
+type entryScan struct {
+	r         *indexReader
+	number, n uint32
+	block     []byte // not yet decoded
+}
+
+func (e *entryScan) next() (run Run, ok bool, err error) {
+	if e.number >= e.n {
+		return Run{}, false, nil
+	}
+	if len(e.block) == 0 {
+		e.block = (*e.r.buf)[:min(blockEntries, int(e.n-e.number))*EntrySize]
+		if err = e.r.read(e.block, e.number); err != nil {
+			return Run{}, false, err
+		}
+	}
+	run, err = e.r.s.decodeRunWith(e.block, e.number, e.r.scratch())
+	e.block = e.block[EntrySize:]
+	e.number++
+	return run, err == nil, err
 }
 
 // search finds the first of n entries for which after is true; after must be false for a while and then true. It returns n
@@ -116,7 +147,7 @@ func (r *indexReader) search(n uint32, after func(Run) bool) (uint32, error) {
 	}
 	var bad error
 	i := sort.Search(int(high-low), func(i int) bool {
-		run, err := r.s.decodeRun(block[i*EntrySize:], low+uint32(i))
+		run, err := r.s.decodeRunWith(block[i*EntrySize:], low+uint32(i), r.scratch())
 		if err != nil {
 			bad = err
 			return true

@@ -173,7 +173,7 @@ func suspect(err error) error {
 }
 
 // verify makes sure that the bytes from pos up to at least target, both within the batches, are sound, and returns up to
-// where they are. pos must be the start of a run or lie in bytes verified before.
+// where they are.
 func (s *Segment) verify(f io.ReaderAt, pos, target int64) (int64, error) {
 	s.mu.Lock()
 	sound, entries := s.trusted(pos), s.entries
@@ -193,16 +193,16 @@ func (s *Segment) verify(f io.ReaderAt, pos, target int64) (int64, error) {
 	buf := s.files.scanBuffer()
 	defer s.files.putScanBuffer(buf)
 	sc := newScanner(f, *buf, int(min(max(target-sound, walkBufferBytes), scanBufferBytes)))
-	for ; sound < target; number++ {
-		if number >= entries {
-			return 0, fmt.Errorf("%w: none covers byte %d", ErrIndex, sound)
-		}
-		r, err := index.entry(number)
-		if err != nil {
-			return 0, err
-		}
-		if r.Position != sound {
-			return s.afterGap(pos, sound, r)
+	entriesFrom := entryScan{r: index, number: number, n: entries}
+	for sound < target {
+		r, ok, err := entriesFrom.next()
+		switch {
+		case err != nil:
+			return s.partly(pos, sound, err)
+		case !ok:
+			return s.partly(pos, sound, fmt.Errorf("%w: none covers byte %d", ErrIndex, sound))
+		case r.Position > sound: // damaged bytes lie before it, or the index can't be right
+			return s.partly(pos, sound, fmt.Errorf("%w: run at byte %d, after one that ends at %d", ErrIndex, r.Position, sound))
 		}
 		if err := sc.run(r, s.header.Generation > 0, nil); err != nil {
 			return s.partly(pos, sound, suspect(err))
@@ -213,15 +213,6 @@ func (s *Segment) verify(f io.ReaderAt, pos, target int64) (int64, error) {
 		s.mu.Unlock()
 	}
 	return sound, nil
-}
-
-// afterGap is for an entry that doesn't begin where the last one ended: bytes before it that are known to be damaged, or
-// an index that can't be right.
-func (s *Segment) afterGap(pos, sound int64, r Run) (int64, error) {
-	if sound > pos {
-		return sound, nil
-	}
-	return 0, fmt.Errorf("%w: run at byte %d, after one that ends at %d", ErrIndex, r.Position, sound)
 }
 
 // partly returns what was verified before an error, if anything was: the error comes back with the next read.
@@ -237,7 +228,7 @@ func (s *Segment) partly(pos, sound int64, err error) (int64, error) {
 func (s *scanner) run(r Run, gaps bool, visit func(b batch.Batch, pos, size int64)) error {
 	c := chain{next: r.First, gaps: gaps}
 	sum := uint32(0)
-	var seen []seenBatch
+	s.seen.reset()
 	for pos := r.Position; pos < r.End(); {
 		b, size, err := s.batch(pos, r.End())
 		if err != nil {
@@ -248,32 +239,46 @@ func (s *scanner) run(r Run, gaps bool, visit func(b batch.Batch, pos, size int6
 		}
 		sum = batch.UpdateChecksum(sum, b[:batch.HeaderSize])
 		if visit != nil {
-			seen = append(seen, see(b, pos, size))
+			s.seen.add(b, pos, size)
 		}
 		pos += size
 	}
 	if c.next != r.Last+1 || sum != r.HeadersCRC {
 		return &BadBatch{Position: r.Position, Kind: "batch headers of a run"}
 	}
-	for _, b := range seen {
-		visit(b.bytes, b.pos, b.size)
-	}
+	s.seen.each(visit)
 	return nil
 }
 
-// seenBatch is a batch kept until its run has been found sound.
+// seen keeps what a visitor needs of the batches of a run until it has been found sound: the header, or all of a control
+// batch, which is small. Its memory is used again for the next run.
+type seen struct {
+	bytes   []byte
+	batches []seenBatch
+}
+
 type seenBatch struct {
-	bytes     batch.Batch
+	length    int // in bytes
 	pos, size int64
 }
 
-// see copies what a visitor needs: the header, or all of a control batch, which is small.
-func see(b batch.Batch, pos, size int64) seenBatch {
+func (s *seen) reset() { s.bytes, s.batches = s.bytes[:0], s.batches[:0] }
+
+func (s *seen) add(b batch.Batch, pos, size int64) {
 	n := batch.HeaderSize
 	if b.IsControl() {
 		n = len(b)
 	}
-	return seenBatch{bytes: append(batch.Batch(nil), b[:n]...), pos: pos, size: size}
+	s.bytes = append(s.bytes, b[:n]...)
+	s.batches = append(s.batches, seenBatch{length: n, pos: pos, size: size})
+}
+
+func (s *seen) each(visit func(b batch.Batch, pos, size int64)) {
+	rest := s.bytes
+	for _, b := range s.batches {
+		visit(batch.Batch(rest[:b.length:b.length]), b.pos, b.size)
+		rest = rest[b.length:]
+	}
 }
 
 // chain checks that batches follow each other.

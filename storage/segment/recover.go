@@ -250,7 +250,7 @@ func (s *Segment) readSlots(f io.ReaderAt, length int64, number uint32, dataSize
 		return nil, nil
 	}
 	slots := make([]slot, 0, total-int64(number))
-	var block [blockEntries * EntrySize]byte
+	block, scratch := make([]byte, blockEntries*EntrySize), make([]byte, seedSize)
 	for int64(number) < total {
 		n := min(blockEntries, total-int64(number)) * EntrySize
 		n = min(n, length-entryPosition(number))
@@ -258,7 +258,7 @@ func (s *Segment) readSlots(f io.ReaderAt, length int64, number uint32, dataSize
 			return nil, err
 		}
 		for b := block[:n]; len(b) > 0; number++ {
-			e, ok := DecodeEntry(b, s.header, number)
+			e, ok := decodeEntry(b, s.header, number, scratch)
 			r := e.run(s.Base)
 			slots = append(slots, slot{run: r, ok: ok && r.sane()})
 			b = b[min(EntrySize, len(b)):]

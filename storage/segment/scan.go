@@ -36,6 +36,7 @@ type scanner struct {
 	pos  int64  // of buf[0] in the file
 	have int    // bytes of buf that are filled
 	ask  int    // how much to read at a time
+	seen seen
 }
 
 // newScanner makes a scanner that reads ask bytes at a time into buf.

@@ -27,15 +27,16 @@ func addSpan(spans []span, n span) []span {
 	}
 	spans = slices.Replace(spans, i, j, n)
 	if len(spans) > maxSpans {
-		spans = dropShortest(spans)
+		spans = dropShortest(spans, n)
 	}
 	return spans
 }
 
-func dropShortest(spans []span) []span {
-	shortest := 0
+// dropShortest forgets the shortest range but keep.
+func dropShortest(spans []span, keep span) []span {
+	shortest := -1
 	for i, s := range spans {
-		if s.to-s.from < spans[shortest].to-spans[shortest].from {
+		if s != keep && (shortest < 0 || s.to-s.from < spans[shortest].to-spans[shortest].from) {
 			shortest = i
 		}
 	}

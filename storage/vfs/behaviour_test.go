@@ -20,14 +20,7 @@ import (
 // behaviour is one thing that all filesystems do alike. The function gets an empty directory.
 type behaviour struct {
 	name string
-	test func(place)
-}
-
-// place is an empty directory for a test.
-type place struct {
-	t    *testing.T
-	disk vfs.FS
-	dir  string
+	test func(t *testing.T, disk vfs.FS, dir string)
 }
 
 func TestFilesystemsBehaveAlike(t *testing.T) {
@@ -35,7 +28,7 @@ func TestFilesystemsBehaveAlike(t *testing.T) {
 	for _, b := range append(fileBehaviours(), append(nameBehaviours(), sendBehaviours()...)...) {
 		t.Run("os/"+b.name, func(t *testing.T) {
 			t.Parallel()
-			b.test(place{t, vfs.OS(), t.TempDir()})
+			b.test(t, vfs.OS(), t.TempDir())
 		})
 		t.Run("simdisk/"+b.name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +36,7 @@ func TestFilesystemsBehaveAlike(t *testing.T) {
 			if err := disk.MkdirAll("/dir", 0o750); err != nil {
 				t.Fatal(err)
 			}
-			b.test(place{t, disk, "/dir"})
+			b.test(t, disk, "/dir")
 		})
 	}
 }
@@ -102,15 +95,13 @@ func expect(t *testing.T, got, want string) {
 
 func fileBehaviours() []behaviour {
 	return []behaviour{
-		{"Create empties a file", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Create empties a file", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "first")
 			put(t, disk, name, "2")
 			expect(t, content(t, disk, name), "2")
 		}},
-		{"OpenReadWrite keeps what is there", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"OpenReadWrite keeps what is there", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			for range 2 {
 				f, err := disk.OpenReadWrite(name)
@@ -124,8 +115,7 @@ func fileBehaviours() []behaviour {
 			}
 			expect(t, content(t, disk, name), "xyxy")
 		}},
-		{"Open only reads", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Open only reads", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			is(t, openError(disk.Open(name)), fs.ErrNotExist)
 			put(t, disk, name, "abc")
@@ -140,8 +130,7 @@ func fileBehaviours() []behaviour {
 			ok(t, f.Close())
 			expect(t, content(t, disk, name), "abc")
 		}},
-		{"a gap reads as zeros", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"a gap reads as zeros", func(t *testing.T, disk vfs.FS, dir string) {
 			f, err := disk.Create(filepath.Join(dir, "a"))
 			must(t, f, err)
 			must(t, 0, second(f.WriteAt([]byte("end"), 10_000)))
@@ -156,8 +145,7 @@ func fileBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"Truncate cuts and extends with zeros", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Truncate cuts and extends with zeros", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "abcdef")
 			f, err := disk.OpenReadWrite(name)
@@ -171,8 +159,7 @@ func fileBehaviours() []behaviour {
 			ok(t, f.Close())
 			expect(t, content(t, disk, name), "ab\x00\x00")
 		}},
-		{"ReadAt tells the end", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"ReadAt tells the end", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "abc")
 			f, err := disk.Open(name)
@@ -182,13 +169,12 @@ func fileBehaviours() []behaviour {
 			is(t, err, io.EOF)
 			expect(t, string(b[:n]), "bc")
 			is(t, second(f.ReadAt(b, 99)), io.EOF)
-			if second(f.ReadAt(b, -1)) == nil {
+			if f.ReadAt(b, -1); second(f.ReadAt(b, -1)) == nil {
 				t.Error("read before the beginning")
 			}
 			ok(t, f.Close())
 		}},
-		{"a closed file is closed", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"a closed file is closed", func(t *testing.T, disk vfs.FS, dir string) {
 			f, err := disk.Create(filepath.Join(dir, "a"))
 			must(t, f, err)
 			ok(t, f.Close())
@@ -198,8 +184,7 @@ func fileBehaviours() []behaviour {
 			is(t, second(f.WriteAt([]byte("x"), 0)), fs.ErrClosed)
 			is(t, second(f.ReadAt(make([]byte, 1), 0)), fs.ErrClosed)
 		}},
-		{"an open file outlives its name", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"an open file outlives its name", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "abc")
 			f, err := disk.Open(name)
@@ -218,8 +203,7 @@ func openError(_ vfs.File, err error) error { return err }
 
 func nameBehaviours() []behaviour {
 	return []behaviour{
-		{"List is sorted", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"List is sorted", func(t *testing.T, disk vfs.FS, dir string) {
 			for _, name := range []string{"b", "a", "c"} {
 				put(t, disk, filepath.Join(dir, name), "")
 			}
@@ -233,8 +217,7 @@ func nameBehaviours() []behaviour {
 			ok(t, disk.SyncDir(dir))
 			is(t, disk.SyncDir(filepath.Join(dir, "none")), fs.ErrNotExist)
 		}},
-		{"Remove takes files and empty directories", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Remove takes files and empty directories", func(t *testing.T, disk vfs.FS, dir string) {
 			ok(t, disk.MkdirAll(filepath.Join(dir, "d"), 0o750))
 			put(t, disk, filepath.Join(dir, "d", "a"), "")
 			is(t, disk.Remove(filepath.Join(dir, "d")), syscall.ENOTEMPTY)
@@ -242,8 +225,7 @@ func nameBehaviours() []behaviour {
 			ok(t, disk.Remove(filepath.Join(dir, "d")))
 			is(t, disk.Remove(filepath.Join(dir, "d")), fs.ErrNotExist)
 		}},
-		{"RemoveAll takes everything", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"RemoveAll takes everything", func(t *testing.T, disk vfs.FS, dir string) {
 			ok(t, disk.MkdirAll(filepath.Join(dir, "d", "e"), 0o750))
 			put(t, disk, filepath.Join(dir, "d", "a"), "")
 			put(t, disk, filepath.Join(dir, "d", "e", "b"), "")
@@ -254,8 +236,7 @@ func nameBehaviours() []behaviour {
 			names, err := disk.List(dir)
 			expect(t, strings.Join(must(t, names, err), " "), "")
 		}},
-		{"Rename replaces a file", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Rename replaces a file", func(t *testing.T, disk vfs.FS, dir string) {
 			a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 			put(t, disk, a, "new")
 			put(t, disk, b, "old")
@@ -264,8 +245,7 @@ func nameBehaviours() []behaviour {
 			is(t, disk.Rename(a, b), fs.ErrNotExist)
 			ok(t, disk.Rename(b, b))
 		}},
-		{"Rename moves directories with what is in them", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Rename moves directories with what is in them", func(t *testing.T, disk vfs.FS, dir string) {
 			d, e := filepath.Join(dir, "d"), filepath.Join(dir, "e")
 			ok(t, disk.MkdirAll(d, 0o750))
 			ok(t, disk.MkdirAll(e, 0o750))
@@ -276,8 +256,7 @@ func nameBehaviours() []behaviour {
 			put(t, disk, filepath.Join(dir, "f"), "")
 			is(t, disk.Rename(e, filepath.Join(dir, "f")), syscall.ENOTDIR)
 		}},
-		{"Link gives a second name", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Link gives a second name", func(t *testing.T, disk vfs.FS, dir string) {
 			a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 			put(t, disk, a, "abc")
 			ok(t, disk.Link(a, b))
@@ -286,8 +265,7 @@ func nameBehaviours() []behaviour {
 			ok(t, disk.Remove(a))
 			expect(t, content(t, disk, b), "abc")
 		}},
-		{"MkdirAll stops at a file", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"MkdirAll stops at a file", func(t *testing.T, disk vfs.FS, dir string) {
 			put(t, disk, filepath.Join(dir, "a"), "")
 			is(t, disk.MkdirAll(filepath.Join(dir, "a", "b"), 0o750), syscall.ENOTDIR)
 			ok(t, disk.MkdirAll(dir, 0o750))
@@ -296,8 +274,7 @@ func nameBehaviours() []behaviour {
 				t.Error("not a directory")
 			}
 		}},
-		{"Lock excludes others", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"Lock excludes others", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "LOCK")
 			first, err := disk.Lock(name)
 			must(t, first, err)
@@ -310,8 +287,7 @@ func nameBehaviours() []behaviour {
 			again, err := disk.Lock(name)
 			ok(t, must(t, again, err).Close())
 		}},
-		{"DiskUsage tells the space", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"DiskUsage tells the space", func(t *testing.T, disk vfs.FS, dir string) {
 			u, err := disk.DiskUsage(dir)
 			if must(t, u, err).TotalBytes == 0 || u.AvailableBytes > u.TotalBytes {
 				t.Errorf("%+v", u)
@@ -330,8 +306,8 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 	defer l.Close() //nolint:errcheck // done with
 	accepted := make(chan net.Conn, 1)
 	go func() {
-		c, acceptErr := l.Accept()
-		if acceptErr == nil {
+		c, err := l.Accept()
+		if err == nil {
 			accepted <- c
 		}
 		close(accepted)
@@ -354,8 +330,7 @@ func pattern(n int) []byte {
 
 func sendBehaviours() []behaviour {
 	return []behaviour{
-		{"SendTo copies into a writer", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"SendTo copies into a writer", func(t *testing.T, disk vfs.FS, dir string) {
 			data := pattern(200_000)
 			put(t, disk, filepath.Join(dir, "a"), string(data))
 			f, err := disk.Open(filepath.Join(dir, "a"))
@@ -375,8 +350,7 @@ func sendBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"SendTo serves many connections from one file", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"SendTo serves many connections from one file", func(t *testing.T, disk vfs.FS, dir string) {
 			data := pattern(1 << 20)
 			put(t, disk, filepath.Join(dir, "a"), string(data))
 			f, err := disk.Open(filepath.Join(dir, "a"))
@@ -403,8 +377,7 @@ func sendBehaviours() []behaviour {
 			wg.Wait()
 			ok(t, f.Close())
 		}},
-		{"SendTo tells that the file ended", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"SendTo tells that the file ended", func(t *testing.T, disk vfs.FS, dir string) {
 			put(t, disk, filepath.Join(dir, "a"), "abc")
 			f, err := disk.Open(filepath.Join(dir, "a"))
 			must(t, f, err)
@@ -416,8 +389,7 @@ func sendBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"SendTo honours the write deadline", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"SendTo honours the write deadline", func(t *testing.T, disk vfs.FS, dir string) {
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "")
 			f, err := disk.OpenReadWrite(name)
@@ -432,8 +404,7 @@ func sendBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"SendTo ends when the connection does", func(p place) {
-			t, disk, dir := p.t, p.disk, p.dir
+		{"SendTo ends when the connection does", func(t *testing.T, disk vfs.FS, dir string) {
 			put(t, disk, filepath.Join(dir, "a"), string(pattern(1<<20)))
 			f, err := disk.Open(filepath.Join(dir, "a"))
 			must(t, f, err)
