@@ -65,8 +65,9 @@ type classic struct {
 	state      classicState
 	generation int32
 	// next is the generation that the next completed join phase gets. It is generation+1, but after a restart in a
-	// rebalance one more: that one may have been handed out.
+	// rebalance more: what that rebalance led to may have been handed out.
 	next         int32
+	marked       int32 // the generation that the mark in the store says a rebalance leads to
 	protocolType string
 	protocol     string // what this generation works by; "" before the first and when Empty
 	leader       string // member id
@@ -222,12 +223,17 @@ func (k *classic) begin(t *turn) error {
 	if k.state == statePreparingRebalance {
 		return nil
 	}
+	return k.commitMark(t)
+}
+
+// commitMark makes it durable which generation the rebalance leads to.
+func (k *classic) commitMark(t *turn) error {
 	var b meta.Batch
-	b.PutGroup(markKey(k.group.id), encodeMark(k.generation))
+	b.PutGroup(markKey(k.group.id), mark{k.generation, k.next}.encode())
 	if err := t.c.commit(&b); err != nil {
 		return err
 	}
-	k.group.recorded = true
+	k.group.recorded, k.marked = true, k.next
 	return nil
 }
 
@@ -308,6 +314,10 @@ func (k *classic) completeJoin(t *turn) {
 	if !k.electLeader() {
 		// Only static members, all of them away: they have until their sessions end.
 		k.joinUntil(t, k.rebalanceTimeout())
+		return
+	}
+	if k.marked != k.next && k.commitMark(t) != nil { // after a restart the mark has what must not be handed out again
+		k.joinUntil(t, commitRetry)
 		return
 	}
 	k.generation, k.next = k.next, k.next+1

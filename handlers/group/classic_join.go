@@ -85,6 +85,7 @@ func (c *Coordinator) join(r *joinRequest) {
 		g.classic = newClassic(g)
 	}
 	g.classic.join(t, r)
+	g.buryUnused()
 }
 
 // lockForJoin finds the group, and makes it for a member that has no id yet.

@@ -13,6 +13,14 @@ func (m *consumerMember) stale() protocol.ErrorCode {
 	return protocol.StaleMemberEpoch
 }
 
+// staleFor is the same for a commit. TxnOffsetCommit knows no member epochs.
+func (m *consumerMember) staleFor(r *commitRequest) protocol.ErrorCode {
+	if r.transactional {
+		return protocol.IllegalGeneration
+	}
+	return m.stale()
+}
+
 // checkCommit says whether the sender may commit. A member whose epoch has moved on may still commit for the partitions
 // that it has had since the epoch it names.
 func (k *consumer) checkCommit(r *commitRequest) protocol.ErrorCode {
@@ -26,7 +34,7 @@ func (k *consumer) checkCommit(r *commitRequest) protocol.ErrorCode {
 	case !r.transactional && m.classic == nil && r.version < versionMemberEpoch:
 		return protocol.UnsupportedVersion
 	case r.generation > m.epoch:
-		return m.stale()
+		return m.staleFor(r)
 	case r.generation < m.epoch:
 		r.each = func(topic topicID, partition int32) protocol.ErrorCode {
 			p, found := m.assigned.find(topic, partition)
@@ -34,7 +42,7 @@ func (k *consumer) checkCommit(r *commitRequest) protocol.ErrorCode {
 				p, found = m.revoking.find(topic, partition)
 			}
 			if !found || r.generation < p.epoch {
-				return m.stale()
+				return m.staleFor(r)
 			}
 			return protocol.None
 		}

@@ -21,7 +21,11 @@ func (c *Coordinator) describeConsumer(id string) kmsg.ConsumerGroupDescribeResp
 	d := kmsg.NewConsumerGroupDescribeResponseGroup()
 	d.Group = id
 	d.Members = []kmsg.ConsumerGroupDescribeResponseGroupMember{}
-	if id == "" {
+	switch {
+	case !c.config().Consumer.Enabled:
+		d.ErrorCode = int16(protocol.UnsupportedVersion)
+		return d
+	case id == "":
 		d.ErrorCode = int16(protocol.InvalidGroupID)
 		return d
 	}

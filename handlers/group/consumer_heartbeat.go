@@ -63,7 +63,9 @@ func (c *Coordinator) consumerHeartbeat(client Client, req *kmsg.ConsumerGroupHe
 	}
 	h := &heartbeat{k: k, t: t, client: client, req: req, change: k.change()}
 	h.change.first = first
-	return h.handle()
+	answer, refused := h.handle()
+	g.buryUnused()
+	return answer, refused
 }
 
 // checkHeartbeat looks at what is wrong whatever the group is.
@@ -150,9 +152,11 @@ func (h *heartbeat) handle() (*kmsg.ConsumerGroupHeartbeatResponse, *refusal) {
 		if h.change.commit(h.t) != nil {
 			return nil, refuse(protocol.CoordinatorNotAvailable, "The group's records could not be written.")
 		}
-		h.k.install()
 	}
 	h.k.watch(h.t, before, next)
+	if h.k.group.consumer != h.k {
+		h.k.install(h.t)
+	}
 	if unresolved {
 		h.k.wantResolve(h.t, 0)
 	}
@@ -301,7 +305,10 @@ func (k *consumer) resubscribe(t *turn, c *change, before, next *consumerMember)
 		moved = moved || resolved || next.regex == ""
 		c.dropUnusedRegexes()
 	}
-	moved = moved || preferredAssignor(t.cfg.Consumer.Assignors, k.inOrder()) != c.assignor(t, c.members())
+	if before.assignor != next.assignor {
+		offered := t.cfg.Consumer.Assignors
+		moved = moved || preferredAssignor(offered, k.inOrder()) != preferredAssignor(offered, c.members())
+	}
 	if moved || k.seen != t.c.topics() || c.first != nil || unresolved {
 		moved = c.refreshHash(t) || moved
 	}
@@ -312,13 +319,14 @@ func (k *consumer) resubscribe(t *turn, c *change, before, next *consumerMember)
 }
 
 // install makes this the group's membership, in place of a classic one. What waits there is told to start over.
-func (k *consumer) install() {
+func (k *consumer) install(t *turn) {
 	g := k.group
 	if g.classic != nil {
 		g.classic.abandonWaiting(protocol.RebalanceInProgress)
 		g.classic = nil
 	}
 	g.consumer = k
+	g.wake(k.nextDeadline(), t.now)
 }
 
 // watch sets a member's deadlines.
@@ -395,9 +403,13 @@ func (g *group) leaveConsumer(t *turn, req *kmsg.ConsumerGroupHeartbeatRequest) 
 // partitions, so the epochs at which they were assigned count no more.
 func (k *consumer) leaveForAWhile(t *turn, m *consumerMember) error {
 	left := *m
-	left.epoch, left.revoking, left.assigned = epochLeft, nil, make(assignment, len(m.assigned))
+	left.epoch, left.state, left.revoking, left.assigned = epochLeft, memberStable, nil, make(assignment, len(m.assigned))
 	m.assigned.each(func(topic topicID, p ownedPartition) { left.assigned.add(topic, ownedPartition{number: p.number}) })
 	c := k.change()
 	c.set(&left)
-	return c.commit(t)
+	if err := c.commit(t); err != nil {
+		return err
+	}
+	k.timers[m.id].revoke = 0
+	return nil
 }

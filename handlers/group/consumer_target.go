@@ -81,7 +81,7 @@ func (c *change) maybeAssign(t *turn, interval time.Duration) {
 	for i, m := range members {
 		parties[i] = &assignable{id: m.id, instance: m.instance, topics: topicsOf(m, c.regexes, view), current: m.target}
 	}
-	assign, known := assignorNamed(c.assignor(t, members))
+	assign, known := assignorNamed(preferredAssignor(t.cfg.Consumer.Assignors, members))
 	if !known {
 		assign = assignUniformly
 	}
@@ -98,11 +98,7 @@ func (c *change) maybeAssign(t *turn, interval time.Duration) {
 	c.assignmentEpoch, c.assignedAt = c.epoch, t.now
 }
 
-// assignor is the name of the one that most members ask for, or the broker's first.
-func (c *change) assignor(t *turn, members []*consumerMember) string {
-	return preferredAssignor(t.cfg.Consumer.Assignors, members)
-}
-
+// preferredAssignor is the name of the one that most members ask for, or the first on offer.
 func preferredAssignor(offered []string, members []*consumerMember) string {
 	votes := make(map[string]int)
 	for _, m := range members {

@@ -53,6 +53,19 @@ func (g *group) deserted() bool {
 	return g.empty() && (g.classic == nil || g.classic.deserted())
 }
 
+// buryUnused forgets a group that was made for a request which was refused. The caller holds g.mu.
+func (g *group) buryUnused() {
+	if g.recorded || g.dead || g.consumer != nil || g.classic != nil && (!g.classic.deserted() || g.classic.generation > 0) {
+		return
+	}
+	g.offsets.mu.Lock()
+	vacant := len(g.offsets.topics) == 0 && len(g.offsets.txns) == 0 && !g.offsets.busy()
+	g.offsets.mu.Unlock()
+	if vacant {
+		g.c.bury(g)
+	}
+}
+
 // wake sees to it that tick runs at that time or before. The caller holds g.mu.
 func (g *group) wake(at, now time.Duration) {
 	if g.wakeAt != 0 && g.wakeAt <= at {

@@ -9,11 +9,10 @@ import (
 
 // stored is what the records of one group say together.
 type stored struct {
-	record     *classicRecord
-	generation int32 // of the mark
-	marked     bool
-	consumer   *consumerRecord
-	members    []*consumerMember
+	record   *classicRecord
+	mark     mark // zero when there is none: no rebalance leads to generation 0
+	consumer *consumerRecord
+	members  []*consumerMember
 }
 
 // load reads everything back. Sessions and join phases begin anew: nobody could heartbeat while the broker was away.
@@ -69,8 +68,7 @@ func (c *Coordinator) loadRecord(found map[string]*stored, key string, record []
 	case part == "":
 		s.record, err = decodeClassic(record)
 	case part == partMark:
-		s.marked = true
-		s.generation, err = decodeMark(record)
+		s.mark, err = decodeMark(record)
 	case part[:1] == partMember:
 		var m *consumerMember
 		m, err = decodeConsumerMember(record)
@@ -120,11 +118,11 @@ func restoreClassic(t *turn, g *group, s *stored) *classic {
 	if len(k.order) > 0 {
 		k.state = stateStable
 	}
-	if !s.marked || s.generation < k.generation {
+	if s.mark.next == 0 {
 		return k
 	}
-	// The generation after the marked one may have been handed out: it is skipped.
-	k.generation, k.next = s.generation, s.generation+2
+	// What the rebalance led to may have been handed out: it is skipped.
+	k.generation, k.next, k.marked = s.mark.generation, s.mark.next+1, s.mark.next
 	if k.state == stateStable {
 		k.state = statePreparingRebalance
 		k.joinUntil(t, k.rebalanceTimeout())

@@ -127,13 +127,13 @@ func (k *consumer) downgrade(t *turn, gone []*consumerMember, joining *joinReque
 		m.assignment = embed(k.members[m.id].target, m.metadata(next.protocol), t.c.topics())
 	}
 	b.PutGroup(groupKey(g.id), next.record().encode())
-	b.PutGroup(markKey(g.id), encodeMark(next.generation))
+	b.PutGroup(markKey(g.id), mark{next.generation, next.next}.encode())
 	if err := t.c.commit(&b); err != nil {
 		return err
 	}
 	t.c.log.Info("consumer group downgraded", zap.String("group", g.id), zap.Int("members", len(next.order)))
 	g.recorded, g.consumer, g.classic = true, nil, next
-	next.state = stateStable
+	next.state, next.marked = stateStable, next.next
 	for _, m := range next.order {
 		next.extend(t, m)
 	}

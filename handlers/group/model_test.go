@@ -67,6 +67,7 @@ type model struct {
 	clients []*modelClient
 	log     []string
 	highest int32
+	leaders map[int32]string  // of generations, but for static ones, which change their ids
 	owners  map[string]string // generation and partition to owner
 	offsets map[int32]int64   // committed
 	next    int64
@@ -76,7 +77,7 @@ type model struct {
 func runModel(t *testing.T, seed uint64) {
 	m := &model{
 		testBroker: newTestBroker(t), seed: seed, rand: rand.New(rand.NewPCG(seed, 1)),
-		owners: map[string]string{}, offsets: map[int32]int64{},
+		leaders: map[int32]string{}, owners: map[string]string{}, offsets: map[int32]int64{},
 	}
 	m.config.InitialRebalanceDelay = time.Duration(m.rand.IntN(3)) * time.Second
 	m.makeTopic("a", modelPartitions)
@@ -235,6 +236,12 @@ func (m *model) joinAnswered(c *modelClient, answer *kmsg.JoinGroupResponse) {
 			m.fatal("%s: generation %d after %d", c.name, answer.Generation, m.highest)
 		}
 		m.highest = answer.Generation
+		if leader := answer.LeaderID; !strings.HasPrefix(leader, "i") {
+			if led := m.leaders[answer.Generation]; led != "" && led != leader {
+				m.fatal("generation %d is led by %s and %s", answer.Generation, led, leader)
+			}
+			m.leaders[answer.Generation] = leader
+		}
 		c.memberID, c.generation, c.stable = answer.MemberID, answer.Generation, false
 		c.leader = answer.LeaderID == answer.MemberID && !answer.SkipAssignment
 		c.members = answer.Members

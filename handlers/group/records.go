@@ -128,17 +128,20 @@ func decodeMember(d *decoder) *member {
 	return m
 }
 
-// encodeMark says that a rebalance has begun in that generation.
-func encodeMark(generation int32) []byte {
+// mark says that a rebalance has begun in a generation, and which one it leads to.
+type mark struct{ generation, next int32 }
+
+func (m mark) encode() []byte {
 	e := encoder{kindMark, layoutVersion}
-	e.int(int64(generation))
+	e.int(int64(m.generation))
+	e.int(int64(m.next))
 	return e
 }
 
-func decodeMark(b []byte) (generation int32, err error) {
+func decodeMark(b []byte) (m mark, err error) {
 	d := newDecoder(b, kindMark)
-	generation = int32(d.int())
-	return generation, d.end()
+	m = mark{generation: int32(d.int()), next: int32(d.int())}
+	return m, d.end()
 }
 
 // encoder appends to a record.

@@ -22,7 +22,18 @@ func sampleRecords() map[string][]byte {
 	}
 	x := (*txnOffsets)(nil).with(2)
 	x.set("a", 1, meta.Cursor{Offset: 9, LeaderEpoch: -1, Metadata: "x", CommitMs: 3, ExpireMs: -1})
-	return map[string][]byte{"classic": r.encode(), "mark": encodeMark(7), "txn": x.encode()}
+	topic := topicID{1, 2}
+	consumer := consumerRecord{epoch: 5, assignmentEpoch: 4, metadataHash: 3, regexes: map[string][]string{"a.*": {"a1"}}}
+	native := &consumerMember{
+		id: "m", instance: kmsg.StringPtr("i"), clientID: "c", clientHost: "/h", rebalance: time.Second, names: []string{"a"},
+		regex: "b", assignor: "range", epoch: 4, previousEpoch: 3, state: memberUnrevoked,
+		assigned: assignment{topic: {{1, 2}}}, revoking: assignment{topic: {{2, 3}}}, target: assignment{topic: {{1, 0}}},
+	}
+	classic := *native
+	classic.classic = &classicSide{session: 6 * time.Second, protocols: []protocolChoice{{"range", []byte{1}}}}
+	return map[string][]byte{
+		"consumer": consumer.encode(), "native": native.encode(), "classic member": classic.encode(), "classic": r.encode(), "mark": mark{7, 9}.encode(), "txn": x.encode(),
+	}
 }
 
 // A change here means that groups written by an earlier version can't be read any more: raise layoutVersion and read both.
@@ -30,8 +41,13 @@ func TestRecordsHaveTheLayoutThatIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"classic": "43010e10636f6e73756d65720a72616e6765026d0a02026d01026902" + "63042f68e05dd00f020a72616e676504010202" + "03",
-		"mark":    "52010e",
+		"mark":    "52010e12",
 		"txn":     "540104020261020212010278" + "06",
+
+		"consumer": "4b010a0806020661" + "2e2a02046131",
+		"native": "4d01026d0102690002630" + "42f68d00f0202610262" + "0a72616e6765" + "00" + "080602" +
+			"02" + "01020000000000000000000000000000" + "020204" + "02" + "01020000000000000000000000000000" + "020406" +
+			"02" + "01020000000000000000000000000000" + "020200",
 	} {
 		if got := hex.EncodeToString(sampleRecords()[name]); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -49,8 +65,14 @@ func decodeAny(b []byte) ([]byte, error) {
 		r, err := decodeClassic(b)
 		return r.encode(), err
 	case kindMark:
-		generation, err := decodeMark(b)
-		return encodeMark(generation), err
+		m, err := decodeMark(b)
+		return m.encode(), err
+	case kindConsumer:
+		r, err := decodeConsumer(b)
+		return r.encode(), err
+	case kindMember:
+		m, err := decodeConsumerMember(b)
+		return m.encode(), err
 	case kindTxn:
 		x, err := decodeTxn(b)
 		return x.encode(), err
