@@ -18,5 +18,20 @@
 // Parts that come from clients (group ids, transactional ids, names of resources) are escaped so that they cannot contain
 // the separator. Values carry a format version in their first byte.
 //
-// What must last is committed with a sync before the call returns.
+// Beside Pebble's own files the directory holds LOCK, which keeps a second broker out, and PROOF, which tells what had
+// been made durable of Pebble's logs and manifest; see proof.go.
+//
+// # What lasts
+//
+// Identities, topics, log start offsets, configurations and blocks of producer ids are durable when the call that changes
+// them returns. Commits of the coordinators follow the store's [Durability], and survive the end of the process in any
+// case. All changes go through one log in order, so that a crash takes back the latest at most, never one from the middle.
+//
+// What had been made durable and is found damaged is never dropped: opening fails with [ErrDamaged] and says what to do.
+//
+// # Life
+//
+// Opening marks the store as in use before it returns, Close as stopped cleanly; a start that finds it in use raises the
+// start counter, [Store.Epoch]. When the disk fails or is full, changes return its error, nothing more reaches the disk, and
+// the store tries to open what is there anew, at growing intervals, when the next change comes.
 package meta

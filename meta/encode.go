@@ -28,8 +28,6 @@ var errValue = errors.New("malformed value")
 //	producer   version u8 | next id i64
 //	group, txn, pointers to the current cluster and broker   version u8 | bytes
 
-const cursorFixedBytes = 1 + 8 + 4 + 8 + 8
-
 func (c Cursor) append(b []byte) []byte {
 	b = append(b, formatVersion)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.Offset))
@@ -46,9 +44,8 @@ func decodeCursor(b []byte) (Cursor, error) {
 	return c, r.err
 }
 
-func (t *Topic) append(b []byte) []byte {
-	b = append(b, formatVersion)
-	b = append(b, t.ID[:]...)
+func (t *Topic) encode() []byte {
+	b := append([]byte{formatVersion}, t.ID[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(t.Partitions))
 	b = binary.BigEndian.AppendUint32(b, uint32(t.EpochBase))
 	b = binary.BigEndian.AppendUint64(b, uint64(t.CreatedMs))

@@ -68,7 +68,7 @@ func (s *Store) reopen() error {
 func (s *Store) restore() error {
 	want := make(map[string][]byte)
 	for _, t := range s.Topics().All() {
-		want[string(topicKey(t.Name))] = t.append(nil)
+		want[string(topicKey(t.Name))] = t.encode()
 	}
 	s.starts.Range(func(key, value any) bool {
 		k, _ := key.(logKey)

@@ -28,7 +28,7 @@ func (s *Store) CreateTopics(all []Topic) ([]*Topic, error) {
 		t.ID, t.EpochBase, t.CreatedMs = id, s.Epoch(), clock.UnixMilli(s.opts.Clock)
 		t.Configs = maps.Clone(t.Configs)
 		made[i] = &t
-		b.set(topicKey(t.Name), t.append(nil))
+		b.set(topicKey(t.Name), t.encode())
 	}
 	if err := s.change(&b); err != nil {
 		return nil, fmt.Errorf("create %d topics: %w", len(all), err)

@@ -101,7 +101,7 @@ func (s *Store) changeTopic(id storage.TopicID, what string, change func(*Topic)
 	t := *old
 	change(&t)
 	var b Batch
-	b.set(topicKey(t.Name), t.append(nil))
+	b.set(topicKey(t.Name), t.encode())
 	if err := s.change(&b); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", what, t.Name, err)
 	}
@@ -133,10 +133,9 @@ func (s *Store) loadTopics() error {
 
 // LogStart is the log start offset of a partition, 0 if none was set.
 func (s *Store) LogStart(id storage.TopicID, partition int32) int64 {
-	if start, ok := s.starts.Load(logKey{id, partition}); ok {
-		return start.(int64) //nolint:forcetypeassert,errcheck // nothing else is stored
-	}
-	return 0
+	start, _ := s.starts.Load(logKey{id, partition})
+	offset, _ := start.(int64) // nothing else is stored
+	return offset
 }
 
 // SetLogStart makes a partition's log start offset durable; [ErrNoTopic].

@@ -20,7 +20,14 @@ import (
 // behaviour is one thing that all filesystems do alike. The function gets an empty directory.
 type behaviour struct {
 	name string
-	test func(t *testing.T, disk vfs.FS, dir string)
+	test func(place)
+}
+
+// place is an empty directory for a test.
+type place struct {
+	t    *testing.T
+	disk vfs.FS
+	dir  string
 }
 
 func TestFilesystemsBehaveAlike(t *testing.T) {
@@ -28,7 +35,7 @@ func TestFilesystemsBehaveAlike(t *testing.T) {
 	for _, b := range append(fileBehaviours(), append(nameBehaviours(), sendBehaviours()...)...) {
 		t.Run("os/"+b.name, func(t *testing.T) {
 			t.Parallel()
-			b.test(t, vfs.OS(), t.TempDir())
+			b.test(place{t, vfs.OS(), t.TempDir()})
 		})
 		t.Run("simdisk/"+b.name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +43,7 @@ func TestFilesystemsBehaveAlike(t *testing.T) {
 			if err := disk.MkdirAll("/dir", 0o750); err != nil {
 				t.Fatal(err)
 			}
-			b.test(t, disk, "/dir")
+			b.test(place{t, disk, "/dir"})
 		})
 	}
 }
@@ -95,13 +102,15 @@ func expect(t *testing.T, got, want string) {
 
 func fileBehaviours() []behaviour {
 	return []behaviour{
-		{"Create empties a file", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Create empties a file", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "first")
 			put(t, disk, name, "2")
 			expect(t, content(t, disk, name), "2")
 		}},
-		{"OpenReadWrite keeps what is there", func(t *testing.T, disk vfs.FS, dir string) {
+		{"OpenReadWrite keeps what is there", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			for range 2 {
 				f, err := disk.OpenReadWrite(name)
@@ -115,7 +124,8 @@ func fileBehaviours() []behaviour {
 			}
 			expect(t, content(t, disk, name), "xyxy")
 		}},
-		{"Open only reads", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Open only reads", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			is(t, openError(disk.Open(name)), fs.ErrNotExist)
 			put(t, disk, name, "abc")
@@ -130,7 +140,8 @@ func fileBehaviours() []behaviour {
 			ok(t, f.Close())
 			expect(t, content(t, disk, name), "abc")
 		}},
-		{"a gap reads as zeros", func(t *testing.T, disk vfs.FS, dir string) {
+		{"a gap reads as zeros", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			f, err := disk.Create(filepath.Join(dir, "a"))
 			must(t, f, err)
 			must(t, 0, second(f.WriteAt([]byte("end"), 10_000)))
@@ -145,7 +156,8 @@ func fileBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"Truncate cuts and extends with zeros", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Truncate cuts and extends with zeros", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "abcdef")
 			f, err := disk.OpenReadWrite(name)
@@ -159,7 +171,8 @@ func fileBehaviours() []behaviour {
 			ok(t, f.Close())
 			expect(t, content(t, disk, name), "ab\x00\x00")
 		}},
-		{"ReadAt tells the end", func(t *testing.T, disk vfs.FS, dir string) {
+		{"ReadAt tells the end", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "abc")
 			f, err := disk.Open(name)
@@ -169,12 +182,13 @@ func fileBehaviours() []behaviour {
 			is(t, err, io.EOF)
 			expect(t, string(b[:n]), "bc")
 			is(t, second(f.ReadAt(b, 99)), io.EOF)
-			if f.ReadAt(b, -1); second(f.ReadAt(b, -1)) == nil {
+			if second(f.ReadAt(b, -1)) == nil {
 				t.Error("read before the beginning")
 			}
 			ok(t, f.Close())
 		}},
-		{"a closed file is closed", func(t *testing.T, disk vfs.FS, dir string) {
+		{"a closed file is closed", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			f, err := disk.Create(filepath.Join(dir, "a"))
 			must(t, f, err)
 			ok(t, f.Close())
@@ -184,7 +198,8 @@ func fileBehaviours() []behaviour {
 			is(t, second(f.WriteAt([]byte("x"), 0)), fs.ErrClosed)
 			is(t, second(f.ReadAt(make([]byte, 1), 0)), fs.ErrClosed)
 		}},
-		{"an open file outlives its name", func(t *testing.T, disk vfs.FS, dir string) {
+		{"an open file outlives its name", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "abc")
 			f, err := disk.Open(name)
@@ -203,7 +218,8 @@ func openError(_ vfs.File, err error) error { return err }
 
 func nameBehaviours() []behaviour {
 	return []behaviour{
-		{"List is sorted", func(t *testing.T, disk vfs.FS, dir string) {
+		{"List is sorted", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			for _, name := range []string{"b", "a", "c"} {
 				put(t, disk, filepath.Join(dir, name), "")
 			}
@@ -217,7 +233,8 @@ func nameBehaviours() []behaviour {
 			ok(t, disk.SyncDir(dir))
 			is(t, disk.SyncDir(filepath.Join(dir, "none")), fs.ErrNotExist)
 		}},
-		{"Remove takes files and empty directories", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Remove takes files and empty directories", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			ok(t, disk.MkdirAll(filepath.Join(dir, "d"), 0o750))
 			put(t, disk, filepath.Join(dir, "d", "a"), "")
 			is(t, disk.Remove(filepath.Join(dir, "d")), syscall.ENOTEMPTY)
@@ -225,7 +242,8 @@ func nameBehaviours() []behaviour {
 			ok(t, disk.Remove(filepath.Join(dir, "d")))
 			is(t, disk.Remove(filepath.Join(dir, "d")), fs.ErrNotExist)
 		}},
-		{"RemoveAll takes everything", func(t *testing.T, disk vfs.FS, dir string) {
+		{"RemoveAll takes everything", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			ok(t, disk.MkdirAll(filepath.Join(dir, "d", "e"), 0o750))
 			put(t, disk, filepath.Join(dir, "d", "a"), "")
 			put(t, disk, filepath.Join(dir, "d", "e", "b"), "")
@@ -236,7 +254,8 @@ func nameBehaviours() []behaviour {
 			names, err := disk.List(dir)
 			expect(t, strings.Join(must(t, names, err), " "), "")
 		}},
-		{"Rename replaces a file", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Rename replaces a file", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 			put(t, disk, a, "new")
 			put(t, disk, b, "old")
@@ -245,7 +264,8 @@ func nameBehaviours() []behaviour {
 			is(t, disk.Rename(a, b), fs.ErrNotExist)
 			ok(t, disk.Rename(b, b))
 		}},
-		{"Rename moves directories with what is in them", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Rename moves directories with what is in them", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			d, e := filepath.Join(dir, "d"), filepath.Join(dir, "e")
 			ok(t, disk.MkdirAll(d, 0o750))
 			ok(t, disk.MkdirAll(e, 0o750))
@@ -256,7 +276,8 @@ func nameBehaviours() []behaviour {
 			put(t, disk, filepath.Join(dir, "f"), "")
 			is(t, disk.Rename(e, filepath.Join(dir, "f")), syscall.ENOTDIR)
 		}},
-		{"Link gives a second name", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Link gives a second name", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 			put(t, disk, a, "abc")
 			ok(t, disk.Link(a, b))
@@ -265,7 +286,8 @@ func nameBehaviours() []behaviour {
 			ok(t, disk.Remove(a))
 			expect(t, content(t, disk, b), "abc")
 		}},
-		{"MkdirAll stops at a file", func(t *testing.T, disk vfs.FS, dir string) {
+		{"MkdirAll stops at a file", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			put(t, disk, filepath.Join(dir, "a"), "")
 			is(t, disk.MkdirAll(filepath.Join(dir, "a", "b"), 0o750), syscall.ENOTDIR)
 			ok(t, disk.MkdirAll(dir, 0o750))
@@ -274,7 +296,8 @@ func nameBehaviours() []behaviour {
 				t.Error("not a directory")
 			}
 		}},
-		{"Lock excludes others", func(t *testing.T, disk vfs.FS, dir string) {
+		{"Lock excludes others", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "LOCK")
 			first, err := disk.Lock(name)
 			must(t, first, err)
@@ -287,7 +310,8 @@ func nameBehaviours() []behaviour {
 			again, err := disk.Lock(name)
 			ok(t, must(t, again, err).Close())
 		}},
-		{"DiskUsage tells the space", func(t *testing.T, disk vfs.FS, dir string) {
+		{"DiskUsage tells the space", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			u, err := disk.DiskUsage(dir)
 			if must(t, u, err).TotalBytes == 0 || u.AvailableBytes > u.TotalBytes {
 				t.Errorf("%+v", u)
@@ -306,8 +330,8 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 	defer l.Close() //nolint:errcheck // done with
 	accepted := make(chan net.Conn, 1)
 	go func() {
-		c, err := l.Accept()
-		if err == nil {
+		c, acceptErr := l.Accept()
+		if acceptErr == nil {
 			accepted <- c
 		}
 		close(accepted)
@@ -330,7 +354,8 @@ func pattern(n int) []byte {
 
 func sendBehaviours() []behaviour {
 	return []behaviour{
-		{"SendTo copies into a writer", func(t *testing.T, disk vfs.FS, dir string) {
+		{"SendTo copies into a writer", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			data := pattern(200_000)
 			put(t, disk, filepath.Join(dir, "a"), string(data))
 			f, err := disk.Open(filepath.Join(dir, "a"))
@@ -350,7 +375,8 @@ func sendBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"SendTo serves many connections from one file", func(t *testing.T, disk vfs.FS, dir string) {
+		{"SendTo serves many connections from one file", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			data := pattern(1 << 20)
 			put(t, disk, filepath.Join(dir, "a"), string(data))
 			f, err := disk.Open(filepath.Join(dir, "a"))
@@ -377,7 +403,8 @@ func sendBehaviours() []behaviour {
 			wg.Wait()
 			ok(t, f.Close())
 		}},
-		{"SendTo tells that the file ended", func(t *testing.T, disk vfs.FS, dir string) {
+		{"SendTo tells that the file ended", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			put(t, disk, filepath.Join(dir, "a"), "abc")
 			f, err := disk.Open(filepath.Join(dir, "a"))
 			must(t, f, err)
@@ -389,7 +416,8 @@ func sendBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"SendTo honours the write deadline", func(t *testing.T, disk vfs.FS, dir string) {
+		{"SendTo honours the write deadline", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			name := filepath.Join(dir, "a")
 			put(t, disk, name, "")
 			f, err := disk.OpenReadWrite(name)
@@ -404,7 +432,8 @@ func sendBehaviours() []behaviour {
 			}
 			ok(t, f.Close())
 		}},
-		{"SendTo ends when the connection does", func(t *testing.T, disk vfs.FS, dir string) {
+		{"SendTo ends when the connection does", func(p place) {
+			t, disk, dir := p.t, p.disk, p.dir
 			put(t, disk, filepath.Join(dir, "a"), string(pattern(1<<20)))
 			f, err := disk.Open(filepath.Join(dir, "a"))
 			must(t, f, err)

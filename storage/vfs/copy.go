@@ -24,7 +24,7 @@ func CopyRange(w io.Writer, r io.ReaderAt, off, n int64, buf []byte) (int64, err
 
 // endOf turns the end of a file into an unexpected one.
 func endOf(err error) error {
-	if err == nil || err == io.EOF { //nolint:errorlint // io.ReaderAt returns io.EOF itself
+	if err == nil || err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
 	return err

@@ -236,7 +236,7 @@ func TestCrashIsTheSameForTheSameSeed(t *testing.T) {
 		return strings.Join(held, "|")
 	}
 	for seed := range uint64(20) {
-		if play(seed) != play(seed) {
+		if first, second := play(seed), play(seed); first != second {
 			t.Fatalf("seed %d plays differently", seed)
 		}
 	}
