@@ -5,17 +5,21 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kbroker/kbroker/meta/config"
 )
 
 // ask sends a request with a client that knows one address.
@@ -263,6 +267,21 @@ func TestLaterLayersOfSettingsWin(t *testing.T) {
 	}
 }
 
+// get reads a page.
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
 func TestTheAdminListenerShowsHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
@@ -277,14 +296,13 @@ func TestTheAdminListenerShowsHealthAndMetrics(t *testing.T) {
 			for path, want := range map[string]string{
 				"/healthz": "ok", "/readyz": "ready", "/metrics": `kbroker_requests_total{api="Metadata"}`,
 			} {
-				resp, err := http.Get("http://" + b.AdminAddr() + path)
-				if err != nil {
-					t.Fatal(err)
+				// A request is counted once it has been answered, which may be after the client has seen the answer.
+				status, body := get(t, "http://"+b.AdminAddr()+path)
+				for end := time.Now().Add(10 * time.Second); !strings.Contains(body, want) && time.Now().Before(end); {
+					status, body = get(t, "http://"+b.AdminAddr()+path)
 				}
-				body, err := io.ReadAll(resp.Body)
-				_ = resp.Body.Close()
-				if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
-					t.Errorf("%s: %d %v, without %q", path, resp.StatusCode, err, want)
+				if status != http.StatusOK || !strings.Contains(body, want) {
+					t.Errorf("%s: %d, without %q", path, status, want)
 				}
 			}
 		})
@@ -306,6 +324,25 @@ func TestATakenAdminPortIsAWarning(t *testing.T) {
 	brokers(t, two.Addr())
 	if two.AdminAddr() != "" || lines.FilterMessageSnippet("--admin").Len() != 1 {
 		t.Errorf("admin at %q, %d warnings", two.AdminAddr(), lines.Len())
+	}
+}
+
+// The limits hold as they are at the moment, and other ones for some addresses.
+func TestConnectionLimitsFollowTheConfiguration(t *testing.T) {
+	t.Parallel()
+	b := StartTest(t, Options{Set: map[string]string{
+		"max.connections": "7", "max.connections.per.ip": "5", "max.connections.per.ip.overrides": "127.0.0.2:9,[::1]:8,nonsense",
+	}})
+	for address, want := range map[string]int{"127.0.0.1": 5, "127.0.0.2": 9, "::1": 8} {
+		if all, of := b.connectionLimits(netip.MustParseAddr(address)); all != 7 || of != want {
+			t.Errorf("%s: %d and %d", address, all, of)
+		}
+	}
+	if err := b.config.SetDynamic(config.KindClusterDefault, "", map[string]string{"max.connections": "3"}); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := b.connectionLimits(netip.Addr{}); all != 3 {
+		t.Errorf("%d after the change", all)
 	}
 }
 

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,6 +21,7 @@ import (
 	"github.com/kbroker/kbroker/handlers/group"
 	"github.com/kbroker/kbroker/handlers/server"
 	"github.com/kbroker/kbroker/meta"
+	"github.com/kbroker/kbroker/meta/config"
 	"github.com/kbroker/kbroker/storage"
 	"github.com/kbroker/kbroker/storage/vfs"
 )
@@ -323,12 +327,28 @@ func (b *Broker) serverOptions(d server.Dispatcher) server.Options {
 	memory := b.config.Int64("request.memory.bytes")
 	return server.Options{
 		Dispatcher: d, Clock: b.clock, Logger: b.log, Registerer: b.registerer(),
-		MaxRequestBytes:     b.config.Int("socket.request.max.bytes"),
-		MaxFrameBytes:       max(memory/frameShare, 1),
-		MaxDecodeBytes:      max(memory-memory/frameShare, 1),
-		MaxConnDecodeBytes:  b.config.Int64("connection.request.memory.bytes"),
-		MaxIdle:             b.config.Duration("connections.max.idle.ms"),
-		MaxConnections:      b.config.Int("max.connections"),
-		MaxConnectionsPerIP: b.config.Int("max.connections.per.ip"),
+		MaxRequestBytes:    b.config.Int("socket.request.max.bytes"),
+		MaxFrameBytes:      max(memory/frameShare, 1),
+		MaxDecodeBytes:     max(memory-memory/frameShare, 1),
+		MaxConnDecodeBytes: b.config.Int64("connection.request.memory.bytes"),
+		MaxIdle:            b.config.Duration("connections.max.idle.ms"),
+		Limits:             b.connectionLimits,
 	}
+}
+
+// connectionLimits are the bounds on connections as they are now.
+func (b *Broker) connectionLimits(a netip.Addr) (all, ofAddress int) {
+	all, ofAddress = b.config.Int("max.connections"), b.config.Int("max.connections.per.ip")
+	for _, o := range config.SplitList(b.config.String("max.connections.per.ip.overrides")) {
+		colon := strings.LastIndexByte(o, ':')
+		if colon < 0 {
+			continue
+		}
+		host, err := netip.ParseAddr(strings.Trim(o[:colon], "[]"))
+		n, bad := strconv.Atoi(o[colon+1:])
+		if err == nil && bad == nil && host.Unmap() == a {
+			ofAddress = n
+		}
+	}
+	return all, ofAddress
 }

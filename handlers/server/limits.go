@@ -17,8 +17,8 @@ const (
 
 // connLimits counts connections, all and by address. Concurrent calls are allowed.
 type connLimits struct {
-	most, mostPerAddress int // 0: no bound
-	stopped              chan struct{}
+	bounds  func(netip.Addr) (all, ofAddress int)
+	stopped chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -29,8 +29,8 @@ type connLimits struct {
 	left *sync.Cond
 }
 
-func (l *connLimits) init(most, mostPerAddress int) {
-	l.most, l.mostPerAddress = most, mostPerAddress
+func (l *connLimits) init(bounds func(netip.Addr) (all, ofAddress int)) {
+	l.bounds = bounds
 	l.stopped = make(chan struct{})
 	l.mu.byAddress = make(map[netip.Addr]int)
 	l.left = sync.NewCond(&l.mu)
@@ -40,15 +40,15 @@ func (l *connLimits) init(most, mostPerAddress int) {
 func (l *connLimits) enter(a netip.Addr, full func()) entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mostPerAddress > 0 && l.mu.byAddress[a] >= l.mostPerAddress {
+	if _, most := l.bounds(a); l.mu.byAddress[a] >= most {
 		return tooManyOfAddress
 	}
-	if l.full() {
+	if l.full(a) {
 		l.mu.Unlock()
 		full()
 		l.mu.Lock()
 	}
-	for l.full() && !l.mu.stop {
+	for l.full(a) && !l.mu.stop {
 		l.left.Wait()
 	}
 	if l.mu.stop {
@@ -60,7 +60,10 @@ func (l *connLimits) enter(a netip.Addr, full func()) entry {
 }
 
 // full says whether no more connection may come in. The caller holds the lock.
-func (l *connLimits) full() bool { return l.most > 0 && l.mu.all >= l.most }
+func (l *connLimits) full(a netip.Addr) bool {
+	most, _ := l.bounds(a)
+	return l.mu.all >= most
+}
 
 // leave counts a connection out.
 func (l *connLimits) leave(a netip.Addr) {

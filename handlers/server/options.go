@@ -2,6 +2,8 @@ package server
 
 import (
 	"errors"
+	"math"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,12 +46,9 @@ type Options struct {
 	// StallTimeout is how long a peer may take to send the rest of a frame, or to read an answer that lies in memory, on
 	// top of a second per 64 KiB.
 	StallTimeout time.Duration
-	// MaxConnections bounds the connections of all listeners (max.connections); further ones wait to be served. 0 is no
-	// bound.
-	MaxConnections int
-	// MaxConnectionsPerIP bounds the connections of one address (max.connections.per.ip); further ones are closed. 0 is no
-	// bound.
-	MaxConnectionsPerIP int
+	// Limits is asked at each new connection how many there may be: on all listeners (max.connections), where further ones
+	// wait to be served, and from its address (max.connections.per.ip), where further ones are closed. Nil is no bound.
+	Limits func(address netip.Addr) (all, ofAddress int)
 	// MaxPending bounds the answers that one connection waits for.
 	MaxPending int
 }
@@ -61,6 +60,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
+	}
+	if o.Limits == nil {
+		o.Limits = func(netip.Addr) (all, ofAddress int) { return math.MaxInt, math.MaxInt }
 	}
 	o.MaxRequestBytes = positive(o.MaxRequestBytes, DefaultMaxRequestBytes)
 	o.MaxFrameBytes = positive(o.MaxFrameBytes, DefaultMaxFrameBytes)

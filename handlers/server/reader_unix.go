@@ -2,11 +2,7 @@
 
 package server
 
-import (
-	"errors"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // rawReads says that readDescriptor works here.
 const rawReads = true
@@ -15,11 +11,11 @@ const rawReads = true
 func readDescriptor(fd int, p []byte) (n int, again bool, err error) {
 	for {
 		n, err = unix.Read(fd, p)
-		switch {
-		case err == nil:
+		switch err { // an errno as it is: this comes before every wait
+		case nil:
 			return n, false, nil
-		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN):
+		case unix.EINTR:
+		case unix.EAGAIN:
 			return 0, true, nil
 		default:
 			return 0, false, err

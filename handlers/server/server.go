@@ -69,7 +69,7 @@ func New(o Options) (*Server, error) {
 		largeTurn: make(chan struct{}, 1),
 	}
 	s.mu.conns = make(map[*conn]struct{})
-	s.limits.init(o.MaxConnections, o.MaxConnectionsPerIP)
+	s.limits.init(o.Limits)
 	s.metrics.server, s.metrics.desc = s, newMetricDescs()
 	if o.Registerer != nil {
 		if err = o.Registerer.Register(&s.metrics); err != nil {
@@ -127,7 +127,7 @@ func (s *Server) open(name string, nc net.Conn) {
 		Local: addrPort(nc.LocalAddr()), Peer: addrPort(nc.RemoteAddr()),
 	}
 	switch s.limits.enter(info.Peer.Addr(), func() {
-		s.warn("max.connections is reached; new connections wait", zap.Int("max.connections", s.opts.MaxConnections))
+		s.warn("max.connections is reached; new connections wait")
 	}) {
 	case entered:
 	case tooManyOfAddress:
