@@ -41,7 +41,7 @@ func TestNewStoresLogTellsRotFromATornEnd(t *testing.T) {
 func TestOpeningSyncsLittle(t *testing.T) {
 	t.Parallel()
 	disk := simdisk.New(1)
-	for _, limit := range []int{13, 11} {
+	for _, limit := range []int{11, 10} {
 		syncs := 0
 		disk.OnOp(func(op simdisk.Op) error {
 			if op.Kind == simdisk.Sync || op.Kind == simdisk.SyncDir {

@@ -68,7 +68,7 @@ func (p *pebbleFS) Create(name string, _ pebblevfs.DiskWriteCategory) (pebblevfs
 	case kind == kindManifest:
 		return p.proven(f), nil
 	default:
-		return pebbleFile{File: f, fs: p}, nil
+		return pebbleFile{File: f, fs: p, scratch: filepath.Ext(name) == ".dbtmp"}, nil
 	}
 }
 
@@ -180,7 +180,8 @@ func (p *pebbleFS) Unwrap() pebblevfs.FS { return nil }
 // pebbleFile is a file as Pebble wants it. The hints are not passed on.
 type pebbleFile struct {
 	vfs.File
-	fs *pebbleFS
+	fs      *pebbleFS
+	scratch bool // becomes Pebble's notes of its settings, which nobody reads: not worth a sync
 }
 
 func (f pebbleFile) Write(b []byte) (int, error) {
@@ -197,9 +198,19 @@ func (f pebbleFile) WriteAt(b []byte, off int64) (int, error) {
 	return f.File.WriteAt(b, off)
 }
 
-func (f pebbleFile) Sync() error { return f.fs.unlessStopped(f.File.Sync) }
+func (f pebbleFile) Sync() error {
+	if f.scratch {
+		return f.fs.check()
+	}
+	return f.fs.unlessStopped(f.File.Sync)
+}
 
-func (f pebbleFile) SyncData() error { return f.fs.unlessStopped(f.File.SyncData) }
+func (f pebbleFile) SyncData() error {
+	if f.scratch {
+		return f.fs.check()
+	}
+	return f.fs.unlessStopped(f.File.SyncData)
+}
 
 func (f pebbleFile) Stat() (pebblevfs.FileInfo, error) { return fileInfo(f.File.Stat()) }
 

@@ -148,12 +148,11 @@ func (p *proofs) read() error {
 	if err != nil {
 		return err
 	}
-	if size < proofPairs*2*proofSlotBytes {
-		// Made new: from here on it is written in place, which needs no space. What it holds isn't worth a refusal.
-		if err = p.mu.file.Truncate(proofPairs * 2 * proofSlotBytes); err != nil {
+	if size < proofPairs*2*proofSlotBytes { // made new, or what a crash left of that
+		size = proofPairs * 2 * proofSlotBytes
+		if err = p.mu.file.Truncate(size); err != nil {
 			return err
 		}
-		return p.mu.file.Sync()
 	}
 	erased := false
 	slot := make([]byte, proofSlotBytes)
