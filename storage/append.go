@@ -79,6 +79,9 @@ func (l *Log) producers(config *Config) *producer.State {
 // publish makes a written batch part of the log and, as far as the mode says so, visible. The caller holds writing.
 func (l *Log) publish(b batch.Batch, o AppendOptions, config *Config, s *segment.Segment) Appended {
 	l.mu.Lock()
+	if l.mu.endPos == 0 {
+		l.begun(config)
+	}
 	l.mu.tail.add(b.BaseOffset(), l.mu.endPos)
 	l.mu.offsets.End = b.NextOffset()
 	l.mu.endPos += int64(len(b))

@@ -69,7 +69,7 @@ func (l *Log) capture(s *segment.Segment) *snapshot {
 	l.mu.sinceCheckpoint = 0
 	mark := s.Mark()
 	c := &snapshot{
-		id: l.part.ID, end: mark.Next, start: l.mu.offsets.Start, base: s.Base, size: mark.Size,
+		swaps: l.mu.swaps, id: l.part.ID, end: mark.Next, start: l.mu.offsets.Start, base: s.Base, size: mark.Size,
 		entries: s.EntriesDue(), generation: s.Generation(), aborted: l.mu.aborted.counts(),
 	}
 	if l.mu.producers != nil {
@@ -94,8 +94,8 @@ func (l *Log) writeSnapshot(c *snapshot, s *segment.Segment) error {
 	}
 	l.saving.Lock()
 	defer l.saving.Unlock()
-	if l.snapshotEnd > c.end || l.isClosed() {
-		return nil // a later one was faster, or the directory is no longer ours
+	if l.snapshotEnd > c.end || l.outlived(c) {
+		return nil // a later one was faster, other segments are in place, or the directory is no longer ours
 	}
 	if err := replaceFile(l.set.fs, filepath.Join(l.dir, snapshotName), c.encode()); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
@@ -105,8 +105,9 @@ func (l *Log) writeSnapshot(c *snapshot, s *segment.Segment) error {
 	return nil
 }
 
-func (l *Log) isClosed() bool {
+// outlived says whether a snapshot that was captured must not be written any more.
+func (l *Log) outlived(c *snapshot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.phase == closed
+	return l.mu.phase == closed || l.mu.swaps != c.swaps
 }

@@ -9,6 +9,8 @@ import (
 
 // close makes everything durable, writes a checkpoint unless the last one still holds, and gives the files up.
 func (l *Log) close() error {
+	l.structure.Lock()
+	defer l.structure.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
@@ -43,6 +45,8 @@ func (l *Log) outdated(c *snapshot) bool {
 
 // discard gives the files up without a sync: the log has been deleted. Appends that wait for one fail.
 func (l *Log) discard() {
+	l.structure.Lock()
+	defer l.structure.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.pauseSyncs()

@@ -61,12 +61,16 @@ func (c *Config) syncWithin() time.Duration {
 // rollAge is the age at which the segment with a base offset rolls, its share of the jitter taken off; 0 means never.
 // The share depends on the partition and the base, so that segments made at the same time don't roll at the same time.
 func (c *Config) rollAge(p Partition, base int64) time.Duration {
-	if c.SegmentAge <= 0 {
+	age := c.SegmentAge
+	if c.Compact && c.MaxCompactionLag > 0 && (age <= 0 || c.MaxCompactionLag < age) {
+		age = c.MaxCompactionLag // what lies in the last segment isn't compacted
+	}
+	if age <= 0 {
 		return 0
 	}
-	jitter := min(c.SegmentJitter, c.SegmentAge)
+	jitter := min(c.SegmentJitter, age)
 	if jitter <= 0 {
-		return c.SegmentAge
+		return age
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(p.ID[:])
@@ -74,5 +78,5 @@ func (c *Config) rollAge(p Partition, base int64) time.Duration {
 	for i := range 8 {
 		_, _ = h.Write([]byte{byte(base >> (8 * i))})
 	}
-	return max(c.SegmentAge-time.Duration(h.Sum64()%uint64(jitter)), 1)
+	return max(age-time.Duration(h.Sum64()%uint64(jitter)), 1)
 }

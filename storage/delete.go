@@ -40,6 +40,7 @@ func (s *Set) Delete(id TopicID) error {
 	var errs []error
 	for _, l := range partitions {
 		l.discard()
+		s.maintenance.forget(l)
 		if err := s.moveAside(l.dir, id, l.part.Number); err != nil {
 			errs = append(errs, fmt.Errorf("delete %s: %w", l.part, err))
 		}

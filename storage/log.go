@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -27,7 +28,9 @@ const (
 
 // Log is one partition's log. Concurrent calls are allowed.
 //
-// Lock order: writing, saving, mu; segments lock themselves inside. writing is held by whoever changes what is on disk: an
+// Lock order: structure, writing, saving, mu; segments lock themselves inside. structure is held by whoever takes segments
+// out of the log or puts others in their place: a trim, a compaction at its end, a rebuilt index, a close; an append doesn't
+// wait for it. writing is held by whoever changes what is on disk: an
 // append, a roll, a trim, a checkpoint's start, a close; saving by whoever writes a side file of the partition. mu guards the state that readers look at, and is held only
 // shortly, never across a call of the disk. The commit group's sync runs with neither.
 type Log struct {
@@ -37,8 +40,11 @@ type Log struct {
 	config atomic.Pointer[Config]
 	epoch  int32 // leader epoch of this start
 
-	writing sync.Mutex
-	saving  sync.Mutex
+	lastPass atomic.Pointer[time.Time] // when the last compaction ended; nil if there was none
+
+	structure sync.Mutex
+	writing   sync.Mutex
+	saving    sync.Mutex
 
 	// Log end and start of the last snapshot written; guarded by saving.
 	snapshotEnd, snapshotStart int64
@@ -68,8 +74,10 @@ type state struct {
 	syncing  bool   // a sync is under way, or a roll or the like that wants none beside it
 	idle     sync.Cond
 
-	unsynced        int64 // records written since the last sync began
-	sinceCheckpoint int64 // bytes written since the last checkpoint
+	swaps           uint64    // counts the beginnings and ends of replacements of segments; odd while one is under way
+	filled          time.Time // when the first batch of the last segment came; zero if there is none
+	unsynced        int64     // records written since the last sync began
+	sinceCheckpoint int64     // bytes written since the last checkpoint
 	checkpointing   bool
 	syncTimer       clock.Timer // pending sync of SyncInterval
 	indexTimer      clock.Timer // pending sync of the index
@@ -133,6 +141,7 @@ func (l *Log) leaderEpoch() int32 { return max(l.epoch, l.mu.epochs.last()) }
 func (l *Log) SetConfig(c Config) {
 	c = c.complete()
 	l.config.Store(&c)
+	l.set.maintenance.wake(l, l.set.clock.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.producers != nil {

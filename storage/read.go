@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/kbroker/kbroker/storage/segment"
@@ -15,13 +16,14 @@ const readAttempts = 4
 type view struct {
 	Offsets
 	segments []*segment.Segment
+	swaps    uint64
 	limit    int64 // the offset up to which the reader may see
 	seenPos  int64 // position of the high watermark in the last segment
 }
 
 // see takes a view. The caller holds mu.
 func (l *Log) see(i Isolation) view {
-	v := view{Offsets: l.mu.offsets, segments: l.mu.segments, limit: l.mu.offsets.HighWatermark, seenPos: l.mu.seenPos}
+	v := view{Offsets: l.mu.offsets, segments: l.mu.segments, swaps: l.mu.swaps, limit: l.mu.offsets.HighWatermark, seenPos: l.mu.seenPos}
 	if i == ReadCommitted {
 		v.limit = v.LastStable
 	}
@@ -56,6 +58,8 @@ func (l *Log) again(s *segment.Segment, err error) bool {
 	switch {
 	case segment.IsClosed(err):
 		return true
+	case errors.Is(err, errSwapped):
+		return l.settled()
 	case errors.Is(err, segment.ErrIndex):
 		return l.rebuild(s) == nil
 	default:
@@ -122,6 +126,10 @@ func (l *Log) readAt(r *ReadResult, v *view, s *segment.Segment, loc segment.Loc
 			records.Release()
 			return err
 		}
+		if err = l.sameSegments(v); err != nil {
+			records.Release()
+			return err
+		}
 	}
 	r.Records = records
 	l.set.metrics.read(records.Size())
@@ -184,15 +192,18 @@ func (v *view) position(s *segment.Segment) (int64, error) {
 // rebuild has a segment's index written anew after something in it, or in the data, didn't verify. What is damaged is
 // known, logged and counted afterwards.
 func (l *Log) rebuild(s *segment.Segment) error {
+	l.structure.Lock()
+	defer l.structure.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.pauseSyncs()
 	defer l.resumeSyncs()
 	l.mu.Lock()
 	err := l.mu.usable()
+	gone := !slices.Contains(l.mu.segments, s)
 	l.mu.Unlock()
-	if err != nil {
-		return err
+	if err != nil || gone {
+		return err // with another segment in its place, or none, there is nothing to mend
 	}
 	before := len(s.Damages())
 	if err = s.Rebuild(l.segmentOptions(), l.config.Load().Compact); err != nil {

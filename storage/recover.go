@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -88,6 +89,9 @@ func (l *Log) recover() error {
 		l.startEmpty()
 		return nil
 	}
+	if err = r.finishSwaps(names); err != nil {
+		return err
+	}
 	if len(r.bases) == 0 {
 		if err = r.removeSides(nil); err == nil {
 			err = r.nothing()
@@ -116,6 +120,19 @@ func (r *recovery) sort(names []string) {
 		}
 	}
 	slices.Sort(r.bases)
+}
+
+// finishSwaps completes compactions that were interrupted, and looks at the directory again if there were any.
+func (r *recovery) finishSwaps(names []string) error {
+	found, err := r.log.finishSwaps(names)
+	if err != nil || !found {
+		return err
+	}
+	if names, err = r.log.set.list(r.log.dir); err == nil {
+		r.bases, r.side = nil, nil
+		r.sort(names)
+	}
+	return err
 }
 
 // checkID compares the id file with the topic. A directory of another topic is moved aside, and is not ours. One whose id
@@ -276,7 +293,8 @@ func (r *recovery) loadAborted() error {
 func (r *recovery) removeSides(unwanted func(suffix string) bool) error {
 	for _, name := range r.side {
 		base, suffix, ok := segment.ParseFileName(name)
-		if ok && slices.Contains(r.bases, base) && (unwanted == nil || !unwanted(suffix)) {
+		temporary := strings.HasSuffix(name, segment.TempSuffix)
+		if ok && !temporary && slices.Contains(r.bases, base) && (unwanted == nil || !unwanted(suffix)) {
 			continue
 		}
 		err := r.log.set.fs.Remove(filepath.Join(r.log.dir, name))
@@ -418,6 +436,9 @@ func (r *recovery) finish() {
 	l.mu.endPos, l.mu.tail = l.mu.active().Size(), &tail{}
 	if l.mu.producers != nil {
 		l.mu.producers.Expire(clock.UnixMilli(l.set.clock))
+	}
+	if s = l.mu.active(); s.Size() > 0 {
+		l.mu.filled = time.UnixMilli(s.CreatedMs())
 	}
 	l.advance(r.end, l.mu.endPos)
 	l.mu.phase = ready

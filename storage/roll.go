@@ -78,6 +78,7 @@ func (l *Log) roll() (*segment.Segment, error) {
 	}
 	l.mu.Unlock()
 	l.set.metrics.rolls.Inc()
+	l.sealed()
 	return s, nil
 }
 
@@ -85,6 +86,7 @@ func (l *Log) roll() (*segment.Segment, error) {
 func (l *Log) addSegment(s *segment.Segment) {
 	l.mu.segments = append(l.mu.segments[:len(l.mu.segments):len(l.mu.segments)], s)
 	l.mu.endPos, l.mu.seenPos = 0, 0
+	l.mu.filled = time.Time{}
 	l.mu.tail = &tail{}
 	l.advance(l.mu.offsets.End, 0)
 }

@@ -31,6 +31,9 @@ type SetOptions struct {
 	// before it returns. Nil: the snapshot alone keeps it.
 	LogStart    func(Partition) int64
 	SetLogStart func(Partition, int64) error
+	// Maintenance tells how logs are looked after; it is asked again and again. Nil: there is no retention, compaction or
+	// scrub, and no segment rolls unless something is appended.
+	Maintenance func() Maintenance
 	// MaxOpenFiles bounds the segment files that are open while nobody reads or writes them; 0 means 512.
 	MaxOpenFiles int
 	// MaxParallelRecovery bounds how many partitions are recovered, or closed, at a time; 0 means twice the processors.
@@ -48,6 +51,8 @@ type Set struct {
 	logger               *zap.Logger
 	files                *segment.Files
 	metrics              *metrics
+	upkeep               *maintenanceMetrics
+	maintenance          *maintenance  // nil if there is none
 	slots                chan struct{} // one taken by each recovery
 	work                 sync.WaitGroup
 	layout               sync.Mutex // held while directories are made or moved; after a log's writing
@@ -97,6 +102,8 @@ func OpenSet(fs vfs.FS, dir string, o SetOptions) (*Set, error) {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
 	s.metrics = newMetrics(o.Registerer, s)
+	s.upkeep = newMaintenanceMetrics(o.Registerer)
+	s.maintenance = newMaintenance(s)
 	return s, nil
 }
 
@@ -111,6 +118,7 @@ func (s *Set) Open(p Partition, c Config, epochBase int32) (*Log, error) {
 	if err = l.open(); err != nil {
 		return nil, err
 	}
+	s.maintenance.wake(l, s.clock.Now())
 	return l, nil
 }
 
@@ -132,7 +140,9 @@ func (s *Set) Start(p Partition, c Config, epochBase int32) (*Log, error) {
 		return nil, ErrClosed
 	}
 	s.background(func() {
-		_ = l.open() // it is logged, counted, and what the log answers from then on
+		if l.open() == nil { // else it is logged, counted, and what the log answers from then on
+			s.maintenance.wake(l, s.clock.Now())
+		}
 	})
 	return l, nil
 }
@@ -207,6 +217,7 @@ func (s *Set) Close(ctx context.Context) error {
 }
 
 func (s *Set) close() error {
+	s.maintenance.close()
 	var wg sync.WaitGroup
 	var first error
 	var once sync.Once

@@ -29,6 +29,8 @@ type snapshot struct {
 	generation uint32
 	aborted    map[int64]int
 	producers  []byte
+
+	swaps uint64 // when it was captured; not in the file
 }
 
 const (

@@ -12,6 +12,8 @@ import (
 // durable when the call returns, and only then visible. Segments wholly below it are removed, after Config.FileDeleteDelay;
 // who reads them finishes undisturbed. It returns the new start.
 func (l *Log) Trim(before int64) (start int64, err error) {
+	l.structure.Lock()
+	defer l.structure.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()

@@ -206,7 +206,7 @@ func (x *examiner) keep(r Run, mended bool) {
 // visit passes a sound batch on.
 func (x *examiner) visit(b batch.Batch, pos, size int64) {
 	if pos == 0 {
-		x.FirstTime, x.FirstKnown = b.MaxTimestamp(), true
+		x.FirstTime, x.FirstKnown = batchTime(b), true
 	}
 	x.epoch = max(x.epoch, b.LeaderEpoch())
 	if x.ev.Visit != nil {
@@ -275,7 +275,7 @@ func (x *examiner) damageRun(r Run) {
 
 // accept takes a sound batch in that no entry covers yet.
 func (x *examiner) accept(b batch.Batch, size, interval int64) {
-	x.MaxTimestamp = max(x.MaxTimestamp, b.MaxTimestamp())
+	x.MaxTimestamp = max(x.MaxTimestamp, batchTime(b))
 	if n := len(x.runs); !x.grows || x.runs[n-1].Size+size > interval {
 		x.runs = append(x.runs, Run{})
 		x.grows = true

@@ -81,7 +81,11 @@ func (f *File) forWriting() *File {
 }
 
 // Name is the file's path.
-func (f *File) Name() string { return f.name }
+func (f *File) Name() string {
+	f.set.mu.Lock()
+	defer f.set.mu.Unlock()
+	return f.name
+}
 
 // Acquire opens the file if need be and keeps it open until Release. It returns ErrFileClosed after Close.
 func (f *File) Acquire() (vfs.File, error) {

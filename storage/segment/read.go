@@ -34,7 +34,7 @@ type Location struct {
 func locate(h batch.Batch, pos, size int64) Location {
 	return Location{
 		Position: pos, Size: size, First: h.BaseOffset(), Last: h.LastOffset(),
-		MaxTimestamp: h.MaxTimestamp(), LeaderEpoch: h.LeaderEpoch(),
+		MaxTimestamp: batchTime(h), LeaderEpoch: h.LeaderEpoch(),
 	}
 }
 
@@ -72,7 +72,7 @@ func (s *Segment) FindTime(ms, offset int64) (loc Location, found bool, err erro
 	}
 	found = false
 	err = s.walk(from, maxVerifyBytes, func(h batch.Batch, pos, size int64) bool {
-		found = h.MaxTimestamp() >= ms && h.LastOffset() >= offset
+		found = batchTime(h) >= ms && h.LastOffset() >= offset
 		if found {
 			loc = locate(h, pos, size)
 		}
@@ -95,7 +95,7 @@ func (s *Segment) MaxTime(first, next int64) (loc Location, found bool, err erro
 		if h.BaseOffset() >= next {
 			return false
 		}
-		if h.LastOffset() >= first && h.MaxTimestamp() >= 0 && (!found || h.MaxTimestamp() > loc.MaxTimestamp) {
+		if h.LastOffset() >= first && batchTime(h) >= 0 && (!found || batchTime(h) > loc.MaxTimestamp) {
 			loc, found = locate(h, pos, size), true
 		}
 		return true

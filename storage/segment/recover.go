@@ -197,7 +197,7 @@ func (s *Segment) readIndex(ev *Evidence, dataSize int64) (slots []slot, indexed
 func (s *Segment) withoutIndex(ev *Evidence) {
 	s.header = Header{Base: s.Base, CreatedMs: ev.NowMs}
 	if ev.MayHaveGaps {
-		s.header.Generation = 1
+		s.header.Generation = UnknownGeneration
 	}
 	ev.Trusted = Trusted{}
 }

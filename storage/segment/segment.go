@@ -189,9 +189,9 @@ var ErrNotCut = errors.New("remains of a failed write could not be cut off")
 // note takes a batch that lies at pos into account. The caller holds mu.
 func (s *Segment) note(b batch.Batch, pos, size int64) {
 	if s.size == 0 {
-		s.firstTime, s.firstKnown = b.MaxTimestamp(), true
+		s.firstTime, s.firstKnown = batchTime(b), true
 	}
-	s.maxTimestamp = max(s.maxTimestamp, b.MaxTimestamp())
+	s.maxTimestamp = max(s.maxTimestamp, batchTime(b))
 	if n := len(s.pending); !s.open || n == 0 || s.pending[n-1].Size+size > s.interval {
 		s.pending = append(s.pending, Run{})
 		s.open = true
@@ -290,7 +290,7 @@ func (s *Segment) FirstTimestamp() int64 {
 	}
 	err := s.walk(0, 1, func(h batch.Batch, pos, _ int64) bool {
 		if pos == 0 {
-			first = h.MaxTimestamp()
+			first = batchTime(h)
 		}
 		return false
 	})
