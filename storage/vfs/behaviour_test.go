@@ -45,6 +45,10 @@ func TestFilesystemsBehaveAlike(t *testing.T) {
 			}
 			b.test(place{t, disk, "/dir"})
 		})
+		t.Run("overlay/"+b.name, func(t *testing.T) {
+			t.Parallel()
+			b.test(place{t, vfs.Overlay(vfs.OS()), t.TempDir()})
+		})
 	}
 }
 
