@@ -204,8 +204,10 @@ func (v *validator) records() *ValidationError {
 		return v.unreadable(err)
 	}
 	defer records.Release()
-	if err = v.walk(&records.Iterator); err != nil {
-		return &ValidationError{Kind: KindInvalidRecord, LogReached: true, Detail: "records", Cause: err}
+	if !v.summary(records.Payload) {
+		if err = v.walk(&records.Iterator); err != nil {
+			return &ValidationError{Kind: KindInvalidRecord, LogReached: true, Detail: "records", Cause: err}
+		}
 	}
 	if fault := v.faults.err(); fault != nil {
 		return fault
@@ -227,6 +229,25 @@ func (v *validator) unreadable(err error) *ValidationError {
 		}
 	}
 	return &ValidationError{Kind: KindUnreadable, LogReached: true, Detail: "records", Cause: err}
+}
+
+// summary does what walk does, faster, for batches with nothing in them that walk would have to find fault with. It is false,
+// and has done nothing, for others.
+func (v *validator) summary(payload []byte) bool {
+	base := v.batch.BaseTimestamp()
+	if v.batch.IsAppendTime() || base < 0 || base > maxDelta {
+		return false
+	}
+	s, ok := summarize(payload, v.batch.NumRecords())
+	if !ok || v.rules.Compact && s.nullKey {
+		return false
+	}
+	first, last := base+s.minTimestamp, base+s.maxTimestamp
+	if !v.rules.AppendTime && (v.outOfRange(first) || v.outOfRange(last)) {
+		return false
+	}
+	v.maxTimestamp, v.misplaced = max(v.maxTimestamp, last), s.misplaced
+	return true
 }
 
 // walk looks at every record; what is wrong with single ones is collected.

@@ -503,7 +503,7 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
-func benchmarkBatch(b *testing.B, records, size int) Batch {
+func benchmarkBatch(b testing.TB, records, size int) Batch {
 	b.Helper()
 	builder := NewBuilder(plain())
 	value := bytes.Repeat([]byte("v"), size)
