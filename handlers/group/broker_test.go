@@ -28,16 +28,16 @@ type testBroker struct {
 
 var testStart = time.UnixMilli(1_700_000_000_000)
 
-func newTestBroker(t testing.TB) *testBroker {
-	t.Helper()
+func newTestBroker(tb testing.TB) *testBroker {
+	tb.Helper()
 	b := &testBroker{
-		t: t, store: newMemoryStore(), clock: clock.NewManual(testStart), config: DefaultConfig(),
+		t: tb, store: newMemoryStore(), clock: clock.NewManual(testStart), config: DefaultConfig(),
 		byName: make(map[string]*meta.Topic), random: rand.NewChaCha8([32]byte{1}),
 	}
 	b.config.InitialRebalanceDelay = 0
 	b.setTopics()
 	b.restart()
-	t.Cleanup(func() { b.Close() })
+	tb.Cleanup(func() { b.Close() })
 	return b
 }
 

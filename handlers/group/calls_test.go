@@ -71,23 +71,23 @@ func (b *testBroker) syncLater(group, memberID string, generation int32, assignm
 }
 
 // answered takes the answer that must be there.
-func answered[T any](t testing.TB, w *waiter[T]) T {
-	t.Helper()
+func answered[T any](tb testing.TB, w *waiter[T]) T {
+	tb.Helper()
 	select {
 	case answer := <-w.ch:
 		return answer
 	default:
-		t.Fatal("the call has not been answered")
+		tb.Fatal("the call has not been answered")
 		panic("unreachable")
 	}
 }
 
 // unanswered fails if there is an answer.
-func unanswered[T any](t testing.TB, w *waiter[T]) {
-	t.Helper()
+func unanswered[T any](tb testing.TB, w *waiter[T]) {
+	tb.Helper()
 	select {
 	case answer := <-w.ch:
-		t.Fatalf("the call was answered: %+v", answer)
+		tb.Fatalf("the call was answered: %+v", answer)
 	default:
 	}
 }
@@ -98,27 +98,27 @@ func (b *testBroker) mustJoin(group string, o joinOptions) *kmsg.JoinGroupRespon
 	return joined(b.t, b.joinLater(group, o))
 }
 
-func joined(t testing.TB, w *waiter[*kmsg.JoinGroupResponse]) *kmsg.JoinGroupResponse {
-	t.Helper()
-	answer := answered(t, w)
+func joined(tb testing.TB, w *waiter[*kmsg.JoinGroupResponse]) *kmsg.JoinGroupResponse {
+	tb.Helper()
+	answer := answered(tb, w)
 	if answer.ErrorCode != 0 {
-		t.Fatalf("join answered code %d", answer.ErrorCode)
+		tb.Fatalf("join answered code %d", answer.ErrorCode)
 	}
 	return answer
 }
 
-func assigned(t testing.TB, w *waiter[*kmsg.SyncGroupResponse], want string) {
-	t.Helper()
-	answer := answered(t, w)
+func assigned(tb testing.TB, w *waiter[*kmsg.SyncGroupResponse], want string) {
+	tb.Helper()
+	answer := answered(tb, w)
 	if answer.ErrorCode != 0 || string(answer.MemberAssignment) != want {
-		t.Fatalf("sync answered code %d, assignment %q, want %q", answer.ErrorCode, answer.MemberAssignment, want)
+		tb.Fatalf("sync answered code %d, assignment %q, want %q", answer.ErrorCode, answer.MemberAssignment, want)
 	}
 }
 
-func wantCode(t testing.TB, what string, got int16, want protocol.ErrorCode) {
-	t.Helper()
+func wantCode(tb testing.TB, what string, got int16, want protocol.ErrorCode) {
+	tb.Helper()
 	if got != int16(want) {
-		t.Fatalf("%s: code %d, want %d", what, got, want)
+		tb.Fatalf("%s: code %d, want %d", what, got, want)
 	}
 }
 
@@ -161,10 +161,10 @@ func (b *testBroker) settle(group string, ids []string, generation int32) {
 	}
 }
 
-func (b *testBroker) beat(group, memberID string, generation int32) protocol.ErrorCode {
+func (b *testBroker) beat(group, memberID string, generation int32) int16 {
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Group, req.MemberID, req.Generation = group, memberID, generation
-	return protocol.ErrorCode(b.Heartbeat(req).ErrorCode)
+	return b.Heartbeat(req).ErrorCode
 }
 
 func (b *testBroker) leaveAll(group string, ids ...string) []int16 {
@@ -191,10 +191,10 @@ func (b *testBroker) state(group string) string {
 }
 
 // commitOne commits an offset of a partition and returns the code.
-func (b *testBroker) commitOne(group, memberID string, generation int32, topic string, partition int32, offset int64) protocol.ErrorCode {
+func (b *testBroker) commitOne(group, memberID string, generation int32, topic string, partition int32, offset int64) int16 {
 	req := commitRequestOf(group, topic, partition, offset)
 	req.MemberID, req.Generation = memberID, generation
-	return protocol.ErrorCode(b.OffsetCommit(req).Topics[0].Partitions[0].ErrorCode)
+	return b.OffsetCommit(req).Topics[0].Partitions[0].ErrorCode
 }
 
 func commitRequestOf(group, topic string, partition int32, offset int64) *kmsg.OffsetCommitRequest {

@@ -313,7 +313,7 @@ func (k *classic) completeJoin(t *turn) {
 	}
 	if !k.electLeader() {
 		// Only static members, all of them away: they have until their sessions end.
-		k.joinUntil(t, k.rebalanceTimeout())
+		k.joinUntil(t, max(k.rebalanceTimeout(), commitRetry))
 		return
 	}
 	if k.marked != k.next && k.commitMark(t) != nil { // after a restart the mark has what must not be handed out again

@@ -16,10 +16,10 @@ func TestAMemberThatStopsHeartbeatingIsPutOutAndTheOthersRebalance(t *testing.T)
 	b := newTestBroker(t)
 	ids, generation := b.stable("g", 2)
 	b.clock.Advance(9 * time.Second)
-	wantCode(t, "heartbeat", int16(b.beat("g", ids[0], generation)), protocol.None)
+	wantCode(t, "heartbeat", b.beat("g", ids[0], generation), protocol.None)
 	b.clock.Advance(2 * time.Second)
-	wantCode(t, "heartbeat of the expired", int16(b.beat("g", ids[1], generation)), protocol.UnknownMemberID)
-	wantCode(t, "heartbeat of the other", int16(b.beat("g", ids[0], generation)), protocol.RebalanceInProgress)
+	wantCode(t, "heartbeat of the expired", b.beat("g", ids[1], generation), protocol.UnknownMemberID)
+	wantCode(t, "heartbeat of the other", b.beat("g", ids[0], generation), protocol.RebalanceInProgress)
 	if next := b.mustJoin("g", joinOptions{memberID: ids[0]}); next.Generation != generation+1 || len(next.Members) != 1 {
 		t.Fatalf("rejoin answered %+v", next)
 	}
@@ -32,7 +32,7 @@ func TestCommitsProlongTheSession(t *testing.T) {
 	ids, generation := b.stable("g", 1)
 	for range 5 {
 		b.clock.Advance(8 * time.Second)
-		wantCode(t, "commit", int16(b.commitOne("g", ids[0], generation, "a", 0, 1)), protocol.None)
+		wantCode(t, "commit", b.commitOne("g", ids[0], generation, "a", 0, 1), protocol.None)
 	}
 	b.clock.Advance(11 * time.Second)
 	if b.state("g") != "Empty" {
@@ -47,7 +47,7 @@ func TestMembersThatWaitDontExpire(t *testing.T) {
 	rejoin := b.joinLater("g", joinOptions{memberID: ids[0]})
 	for range 5 { // the other one keeps its session but doesn't rejoin
 		b.clock.Advance(9 * time.Second)
-		wantCode(t, "heartbeat", int16(b.beat("g", ids[1], generation)), protocol.RebalanceInProgress)
+		wantCode(t, "heartbeat", b.beat("g", ids[1], generation), protocol.RebalanceInProgress)
 	}
 	unanswered(t, rejoin)
 	b.clock.Advance(16 * time.Second) // and is put out at the rebalance timeout
@@ -66,7 +66,7 @@ func TestMembersThatWaitForTheLeaderDontExpireBeforeItDoes(t *testing.T) {
 	joined(t, w1)
 	sync := b.syncLater("g", ids[1], generation)
 	b.clock.Advance(9 * time.Second)
-	wantCode(t, "leader's heartbeat", int16(b.beat("g", ids[0], generation)), protocol.None)
+	wantCode(t, "leader's heartbeat", b.beat("g", ids[0], generation), protocol.None)
 	b.clock.Advance(9 * time.Second)
 	unanswered(t, sync) // 18 s of a session of 10: it waits
 	b.clock.Advance(2 * time.Second)
@@ -84,11 +84,11 @@ func TestMembersThatNeverSyncArePutOutAfterTheRebalanceTimeout(t *testing.T) {
 	for range 3 {
 		b.clock.Advance(6 * time.Second)
 		b.beat("g", first.MemberID, generation)
-		wantCode(t, "heartbeat", int16(b.beat("g", late, generation)), protocol.None)
+		wantCode(t, "heartbeat", b.beat("g", late, generation), protocol.None)
 	}
 	b.clock.Advance(3 * time.Second)
-	wantCode(t, "heartbeat of the one that didn't sync", int16(b.beat("g", late, generation)), protocol.UnknownMemberID)
-	wantCode(t, "heartbeat of the other", int16(b.beat("g", first.MemberID, generation)), protocol.RebalanceInProgress)
+	wantCode(t, "heartbeat of the one that didn't sync", b.beat("g", late, generation), protocol.UnknownMemberID)
+	wantCode(t, "heartbeat of the other", b.beat("g", first.MemberID, generation), protocol.RebalanceInProgress)
 }
 
 func TestTheInitialDelayIsExtendedWhileMembersJoinUpToTheRebalanceTimeout(t *testing.T) {
@@ -139,20 +139,20 @@ func TestHeartbeatInEachState(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)
 	b.config.InitialRebalanceDelay = time.Second
-	wantCode(t, "no group", int16(b.beat("g", "x", 0)), protocol.UnknownMemberID)
+	wantCode(t, "no group", b.beat("g", "x", 0), protocol.UnknownMemberID)
 	first := b.joinLater("g", joinOptions{})
-	wantCode(t, "unknown while preparing", int16(b.beat("g", "x", 0)), protocol.UnknownMemberID)
+	wantCode(t, "unknown while preparing", b.beat("g", "x", 0), protocol.UnknownMemberID)
 	b.clock.Advance(time.Second)
 	m := joined(t, first)
-	wantCode(t, "completing", int16(b.beat("g", m.MemberID, 1)), protocol.None)
-	wantCode(t, "completing, old generation", int16(b.beat("g", m.MemberID, 0)), protocol.IllegalGeneration)
+	wantCode(t, "completing", b.beat("g", m.MemberID, 1), protocol.None)
+	wantCode(t, "completing, old generation", b.beat("g", m.MemberID, 0), protocol.IllegalGeneration)
 	b.settle("g", []string{m.MemberID}, 1)
-	wantCode(t, "stable", int16(b.beat("g", m.MemberID, 1)), protocol.None)
-	wantCode(t, "stable, another generation", int16(b.beat("g", m.MemberID, 2)), protocol.IllegalGeneration)
+	wantCode(t, "stable", b.beat("g", m.MemberID, 1), protocol.None)
+	wantCode(t, "stable, another generation", b.beat("g", m.MemberID, 2), protocol.IllegalGeneration)
 	b.joinLater("g", joinOptions{})
-	wantCode(t, "preparing", int16(b.beat("g", m.MemberID, 1)), protocol.RebalanceInProgress)
+	wantCode(t, "preparing", b.beat("g", m.MemberID, 1), protocol.RebalanceInProgress)
 	b.leaveAll("g", m.MemberID)
-	wantCode(t, "left", int16(b.beat("g", m.MemberID, 1)), protocol.UnknownMemberID)
+	wantCode(t, "left", b.beat("g", m.MemberID, 1), protocol.UnknownMemberID)
 }
 
 func TestAJoinWhileTheAssignmentIsAwaitedStartsOver(t *testing.T) {
@@ -245,7 +245,7 @@ func TestAFullGroupTakesNoMoreMembers(t *testing.T) {
 	if refused.ErrorCode != int16(protocol.GroupMaxSizeReached) || refused.MemberID != "" {
 		t.Fatalf("the third got %+v", refused)
 	}
-	wantCode(t, "heartbeat", int16(b.beat("g", ids[0], generation)), protocol.None)
+	wantCode(t, "heartbeat", b.beat("g", ids[0], generation), protocol.None)
 	first := b.joinLater("g", joinOptions{memberID: ids[0]})
 	// While members gather, only those who have come count: a third one may take the place of one that is late.
 	third := b.joinLater("g", joinOptions{})
@@ -357,7 +357,7 @@ func TestAStaticMemberThatRejoinsFencesTheCallOfItsOldSelf(t *testing.T) {
 	if second.Generation != first.Generation+1 {
 		t.Fatalf("generation %d", second.Generation)
 	}
-	wantCode(t, "heartbeat of the old id", int16(b.beat("g", first.MemberID, first.Generation)), protocol.UnknownMemberID)
+	wantCode(t, "heartbeat of the old id", b.beat("g", first.MemberID, first.Generation), protocol.UnknownMemberID)
 }
 
 func TestAStaticMemberWithAnotherProtocolCausesARebalance(t *testing.T) {
@@ -445,4 +445,38 @@ func TestAJoinSentAgainReplacesTheOneThatWaits(t *testing.T) {
 	w := b.joinLater("g", joinOptions{memberID: ids[1]})
 	joined(t, again)
 	joined(t, w)
+}
+
+func TestAStaticMemberWithoutARebalanceTimeoutDoesNotKeepTheBrokerBusy(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	join := func() *waiter[*kmsg.JoinGroupResponse] {
+		req := kmsg.NewPtrJoinGroupRequest()
+		req.Group, req.SessionTimeoutMillis, req.ProtocolType, req.InstanceID = "g", 10_000, "consumer", kmsg.StringPtr("i")
+		req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
+		w := newWaiter[*kmsg.JoinGroupResponse](5)
+		b.join(&joinRequest{JoinGroupRequest: req, wait: w})
+		return w
+	}
+	joined(t, join()) // and never syncs
+	b.clock.Advance(time.Second)
+	b.clock.Advance(20 * time.Second)
+	if b.state("g") != "Empty" {
+		t.Fatalf("state %s", b.state("g"))
+	}
+}
+
+func TestARequestThatIsRefusedLeavesNoGroupBehind(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	wantCode(t, "join", answered(t, b.joinLater("g", joinOptions{kind: "consumer", protocols: []string{}, session: time.Second})).ErrorCode, protocol.InvalidSessionTimeout)
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.SessionTimeoutMillis = "g", 10_000
+	wantCode(t, "join without protocols", b.JoinGroup(context.Background(), Client{}, 5, req).ErrorCode, protocol.InconsistentGroupProtocol)
+	bad := b.native("m1")
+	bad.regex = "("
+	bad.try()
+	if b.size() != 0 {
+		t.Fatalf("%d groups", b.size())
+	}
 }

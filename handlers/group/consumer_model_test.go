@@ -77,6 +77,7 @@ type consumerModel struct {
 }
 
 func runConsumerModel(t *testing.T, seed uint64) {
+	t.Helper()
 	m := &consumerModel{testBroker: newTestBroker(t), seed: seed, rand: rand.New(rand.NewPCG(seed, 2)), offsets: map[string]int64{}}
 	if m.rand.IntN(3) == 0 {
 		m.config.Consumer.AssignmentInterval = 0

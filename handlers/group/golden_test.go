@@ -58,6 +58,7 @@ func TestAnswersAsKafka(t *testing.T) {
 }
 
 func goldenArea(t *testing.T, area string) {
+	t.Helper()
 	var cases struct{ Cases []goldenCase }
 	var answers struct{ Cases map[string][]goldenAnswer }
 	readJSON(t, "testdata/golden/"+area+".cases.json", &cases)
@@ -87,6 +88,7 @@ func readJSON(t *testing.T, file string, to any) {
 }
 
 func playGolden(t *testing.T, c *goldenCase, answers []goldenAnswer) {
+	t.Helper()
 	b := &goldenBroker{testBroker: newTestBroker(t), prefix: "g000000-" + c.Name, vars: map[string]string{}}
 	b.names = &naming{vars: b.vars, prefix: b.prefix, by: map[string]string{}, seen: map[string]string{}, count: map[string]int{}}
 	for _, topic := range c.Topics {
@@ -241,14 +243,15 @@ func (b *goldenBroker) send(client Client, req kmsg.Request) func() kmsg.Respons
 	}
 }
 
-func waitFor[T kmsg.Response](t testing.TB, version int16, w *waiter[T]) func() kmsg.Response {
+func waitFor[T kmsg.Response](tb testing.TB, version int16, w *waiter[T]) func() kmsg.Response {
+	tb.Helper()
 	return func() kmsg.Response {
 		select {
 		case answer := <-w.ch:
 			answer.SetVersion(version)
 			return answer
 		case <-time.After(10 * time.Second):
-			t.Fatal("a call was not answered")
+			tb.Fatal("a call was not answered")
 			return nil
 		}
 	}
@@ -500,8 +503,8 @@ func (b *goldenBroker) compare(t *testing.T, at string, want, got any) {
 	t.Helper()
 	named := b.names.of(b.last, "", got, want)
 	if diff := differ(want, named); diff != "" {
-		w, _ := json.Marshal(want)  //nolint:errcheck // a tree
-		g, _ := json.Marshal(named) //nolint:errcheck // a tree
+		w, _ := json.Marshal(want)
+		g, _ := json.Marshal(named)
 		t.Errorf("%s: %s\nwant %s\ngot  %s", at, diff, w, g)
 	}
 }
@@ -593,7 +596,7 @@ func (n *naming) identity(kind, value string) string {
 func (n *naming) of(api, path string, v, want any) any {
 	switch x := v.(type) {
 	case map[string]any:
-		w, _ := want.(map[string]any) //nolint:errcheck // nil when it isn't one
+		w, _ := want.(map[string]any)
 		out := map[string]any{}
 		for _, name := range sortedKeys(x) {
 			if field, wanted := w[name]; wanted {
@@ -602,7 +605,7 @@ func (n *naming) of(api, path string, v, want any) any {
 		}
 		return out
 	case []any:
-		w, _ := want.([]any) //nolint:errcheck // nil when it isn't one
+		w, _ := want.([]any)
 		out := make([]any, len(x))
 		for i := range x {
 			var element any
@@ -662,11 +665,12 @@ func join(at, name string) string {
 }
 
 // onWire sends an answer through its encoding.
-func onWire(t testing.TB, answer kmsg.Response) kmsg.Response {
+func onWire(tb testing.TB, answer kmsg.Response) kmsg.Response {
+	tb.Helper()
 	read := kmsg.ResponseForKey(answer.Key())
 	read.SetVersion(answer.GetVersion())
 	if err := read.ReadFrom(answer.AppendTo(nil)); err != nil {
-		t.Fatalf("%T v%d can't be read: %v", answer, answer.GetVersion(), err)
+		tb.Fatalf("%T v%d can't be read: %v", answer, answer.GetVersion(), err)
 	}
 	return read
 }

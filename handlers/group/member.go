@@ -50,9 +50,6 @@ func (m *member) expired(now time.Duration) bool {
 	return m.deadline <= now
 }
 
-// supports says whether the member can work by that protocol.
-func (m *member) supports(name string) bool { return m.metadata(name) != nil }
-
 // metadata is what the member says for a protocol; nil if it doesn't support it.
 func (m *member) metadata(name string) []byte {
 	for i := range m.protocols {

@@ -75,6 +75,7 @@ type model struct {
 }
 
 func runModel(t *testing.T, seed uint64) {
+	t.Helper()
 	m := &model{
 		testBroker: newTestBroker(t), seed: seed, rand: rand.New(rand.NewPCG(seed, 1)),
 		leaders: map[int32]string{}, owners: map[string]string{}, offsets: map[int32]int64{},
@@ -293,7 +294,7 @@ func (m *model) beatModel(c *modelClient) {
 	if !c.stable {
 		return
 	}
-	code := m.beat("g", c.memberID, c.generation)
+	code := protocol.ErrorCode(m.beat("g", c.memberID, c.generation))
 	m.note("%s: heartbeat in %d answers %d", c.name, c.generation, code)
 	switch code {
 	case protocol.None:
@@ -317,7 +318,7 @@ func (m *model) commitModel(c *modelClient) {
 	m.next++
 	code := m.commitOne("g", c.memberID, c.generation, "a", p, m.next)
 	m.note("%s: commit of %d at %d answers %d", c.name, p, m.next, code)
-	if code != protocol.None {
+	if code != 0 {
 		return
 	}
 	if c.generation < m.highest-1 {

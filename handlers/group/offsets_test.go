@@ -28,7 +28,7 @@ func TestCommitsThatComeWhileOneIsBeingWrittenShareTheNextWrite(t *testing.T) {
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			if code := b.commitOne("g", "", -1, "a", partition, offset); code != protocol.None {
+			if code := b.commitOne("g", "", -1, "a", partition, offset); code != 0 {
 				t.Errorf("code %d", code)
 			}
 		}()
@@ -84,7 +84,9 @@ func TestMemoryAndStoreAgreeAfterConcurrentCommits(t *testing.T) {
 				group := fmt.Sprint("g", i%3)
 				b.commitOne(group, "", -1, "a", int32(i%4), int64(worker*1000+i))
 				if i%40 == 39 {
-					b.deleteGroup(group)
+					if code := b.deleteGroup(group); code != protocol.None {
+						t.Errorf("delete answered %d", code)
+					}
 				}
 			}
 		}()
@@ -104,11 +106,11 @@ func TestAFailedWriteFailsAllCommitsInItAndNoOthers(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)
 	b.makeTopic("a", 3)
-	wantCode(t, "first", int16(b.commitOne("g", "", -1, "a", 0, 1)), protocol.None)
+	wantCode(t, "first", b.commitOne("g", "", -1, "a", 0, 1), protocol.None)
 	b.store.setFail(true)
-	wantCode(t, "second", int16(b.commitOne("g", "", -1, "a", 0, 2)), protocol.CoordinatorNotAvailable)
+	wantCode(t, "second", b.commitOne("g", "", -1, "a", 0, 2), protocol.CoordinatorNotAvailable)
 	b.store.setFail(false)
-	wantCode(t, "third", int16(b.commitOne("g", "", -1, "a", 1, 3)), protocol.None)
+	wantCode(t, "third", b.commitOne("g", "", -1, "a", 1, 3), protocol.None)
 	if b.committed("g", "a", 0) != 1 || b.committed("g", "a", 1) != 3 {
 		t.Fatal("what is read isn't what was answered")
 	}
@@ -234,7 +236,7 @@ func (b *testBroker) keepAlive(group, memberID string, generation int32, d time.
 	b.t.Helper()
 	b.find(group).classic.members[memberID].session = 12 * time.Hour
 	for ; d > 0; d -= 6 * time.Hour {
-		wantCode(b.t, "heartbeat", int16(b.beat(group, memberID, generation)), protocol.None)
+		wantCode(b.t, "heartbeat", b.beat(group, memberID, generation), protocol.None)
 		b.clock.Advance(6 * time.Hour)
 	}
 }
@@ -298,7 +300,7 @@ func TestACommitUnderWayDoesNotOutliveItsTopic(t *testing.T) {
 		defer close(deleted)
 		b.TopicDeleted("a")
 	}()
-	wantCode(t, "a commit after the deletion", int16(b.commitOne("g", "", -1, "a", 0, 9)), protocol.UnknownTopicOrPartition)
+	wantCode(t, "a commit after the deletion", b.commitOne("g", "", -1, "a", 0, 9), protocol.UnknownTopicOrPartition)
 	close(release)
 	<-committed
 	<-deleted
@@ -491,7 +493,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
-				if broker.beat("g", ids[1], generation) != protocol.None {
+				if broker.beat("g", ids[1], generation) != 0 {
 					b.Fatal("not a member")
 				}
 			}

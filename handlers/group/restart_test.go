@@ -18,8 +18,8 @@ func TestAStableGroupGoesOnAfterARestart(t *testing.T) {
 	b.restart()
 	b.clock.Advance(9 * time.Second) // sessions began anew
 	for i, id := range ids {
-		wantCode(t, "heartbeat", int16(b.beat("g", id, generation)), protocol.None)
-		wantCode(t, "commit", int16(b.commitOne("g", id, generation, "a", 0, int64(i))), protocol.None)
+		wantCode(t, "heartbeat", b.beat("g", id, generation), protocol.None)
+		wantCode(t, "commit", b.commitOne("g", id, generation, "a", 0, int64(i)), protocol.None)
 		assigned(t, b.syncLater("g", id, generation), "for "+id)
 	}
 	if b.state("g") != "Stable" {
@@ -38,9 +38,9 @@ func TestMembersThatDontComeBackAfterARestartArePutOut(t *testing.T) {
 	ids, generation := b.stable("g", 2)
 	b.restart()
 	b.clock.Advance(9 * time.Second)
-	wantCode(t, "heartbeat", int16(b.beat("g", ids[0], generation)), protocol.None)
+	wantCode(t, "heartbeat", b.beat("g", ids[0], generation), protocol.None)
 	b.clock.Advance(2 * time.Second)
-	wantCode(t, "heartbeat", int16(b.beat("g", ids[0], generation)), protocol.RebalanceInProgress)
+	wantCode(t, "heartbeat", b.beat("g", ids[0], generation), protocol.RebalanceInProgress)
 	if again := b.mustJoin("g", joinOptions{memberID: ids[0]}); len(again.Members) != 1 {
 		t.Fatalf("rejoin answered %+v", again)
 	}
@@ -53,8 +53,8 @@ func TestAStaticMemberIsKnownByItsInstanceAfterARestart(t *testing.T) {
 	b.settle("g", []string{first.MemberID}, 1)
 	second := b.mustJoin("g", joinOptions{version: 9, instance: "i"})
 	b.restart()
-	wantCode(t, "the first id", int16(b.beat("g", first.MemberID, 1)), protocol.UnknownMemberID)
-	wantCode(t, "the second id", int16(b.beat("g", second.MemberID, 1)), protocol.None)
+	wantCode(t, "the first id", b.beat("g", first.MemberID, 1), protocol.UnknownMemberID)
+	wantCode(t, "the second id", b.beat("g", second.MemberID, 1), protocol.None)
 	third := b.mustJoin("g", joinOptions{version: 9, instance: "i"})
 	if third.Generation != 1 || !third.SkipAssignment {
 		t.Fatalf("rejoin answered %+v", third)
@@ -75,8 +75,8 @@ func TestARebalanceGoesOnAfterARestart(t *testing.T) {
 		}
 		b.restart()
 		// The member of the last stable generation may say what it has done, and is told to rejoin.
-		wantCode(t, "commit", int16(b.commitOne("g", ids[0], generation, "a", 0, 5)), protocol.None)
-		wantCode(t, "heartbeat", int16(b.beat("g", ids[0], generation)), protocol.RebalanceInProgress)
+		wantCode(t, "commit", b.commitOne("g", ids[0], generation, "a", 0, 5), protocol.None)
+		wantCode(t, "heartbeat", b.beat("g", ids[0], generation), protocol.RebalanceInProgress)
 		if completing {
 			wantCode(t, "sync", answered(t, b.syncLater("g", ids[0], seen)).ErrorCode, protocol.IllegalGeneration)
 		}
@@ -97,7 +97,7 @@ func TestGenerationsGrowOverARestartInTheFirstRebalance(t *testing.T) {
 	if b.state("g") != "Empty" {
 		t.Fatalf("state %s", b.state("g"))
 	}
-	wantCode(t, "heartbeat", int16(b.beat("g", first.MemberID, first.Generation)), protocol.UnknownMemberID)
+	wantCode(t, "heartbeat", b.beat("g", first.MemberID, first.Generation), protocol.UnknownMemberID)
 	if next := b.mustJoin("g", joinOptions{}); next.Generation <= first.Generation {
 		t.Fatalf("generation %d after %d", next.Generation, first.Generation)
 	}
@@ -191,19 +191,19 @@ func TestNothingCountsThatCouldNotBeCommitted(t *testing.T) {
 	b.makeTopic("a", 1)
 	ids, generation := b.stable("g", 2)
 	b.store.setFail(true)
-	wantCode(t, "commit", int16(b.commitOne("g", ids[0], generation, "a", 0, 1)), protocol.CoordinatorNotAvailable)
+	wantCode(t, "commit", b.commitOne("g", ids[0], generation, "a", 0, 1), protocol.CoordinatorNotAvailable)
 	wantCode(t, "leave", b.leaveAll("g", ids[1])[0], protocol.CoordinatorNotAvailable)
 	wantCode(t, "join", answered(t, b.joinLater("g", joinOptions{})).ErrorCode, protocol.CoordinatorNotAvailable)
 	wantCode(t, "leader's join", answered(t, b.joinLater("g", joinOptions{memberID: ids[0]})).ErrorCode, protocol.CoordinatorNotAvailable)
 	wantCode(t, "first join", answered(t, b.joinLater("h", joinOptions{})).ErrorCode, protocol.CoordinatorNotAvailable)
 	for _, id := range ids {
-		wantCode(t, "heartbeat", int16(b.beat("g", id, generation)), protocol.None)
+		wantCode(t, "heartbeat", b.beat("g", id, generation), protocol.None)
 	}
 	if b.committed("g", "a", 0) != -1 {
 		t.Fatal("an offset that was not committed is read")
 	}
 	b.store.setFail(false)
-	wantCode(t, "commit", int16(b.commitOne("g", ids[0], generation, "a", 0, 2)), protocol.None)
+	wantCode(t, "commit", b.commitOne("g", ids[0], generation, "a", 0, 2), protocol.None)
 	wantCode(t, "leave", b.leaveAll("g", ids[1])[0], protocol.None)
 }
 

@@ -100,9 +100,11 @@ func (w *memoryWriter) DeleteCursor(group string, tp meta.TopicPartition) {
 		delete(w.cursors, group)
 	}
 }
+
 func (w *memoryWriter) PutGroup(group string, record []byte) {
 	w.groups[group] = slices.Clone(record)
 }
+
 func (w *memoryWriter) DeleteGroup(group string)      { delete(w.groups, group) }
 func (w *memoryWriter) PutTransaction(string, []byte) {}
 func (w *memoryWriter) DeleteTransaction(string)      {}
