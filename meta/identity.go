@@ -28,16 +28,14 @@ func (s *Store) ClusterID() string { return s.ids.cluster }
 // and so may have lost what wasn't durable. It doesn't change while the store is open.
 func (s *Store) Epoch() int32 { return s.ids.broker.epoch }
 
-// Fresh says whether this start made the store, so that nothing else can know of it yet: topics' data found beside it
-// belong to a store that got lost.
-func (s *Store) Fresh() bool { return s.ids.fresh }
-
 // loadIdentity reads the schema version and who the cluster and the broker are, or decides on it.
 func (s *Store) loadIdentity() error {
 	version, err := s.get([]byte(schemaKey))
 	switch {
 	case err != nil:
 		return err
+	case version == nil && s.opts.Existing:
+		return ErrMissing
 	case version == nil:
 		return s.newIdentity()
 	case len(version) != 8:

@@ -20,6 +20,8 @@ type Options struct {
 	NodeID int32
 	// Durability is that of cursors, groups and transactions; all else is always durable before a call returns.
 	Durability Durability
+	// Existing refuses to make a store where there is none, with [ErrMissing].
+	Existing bool
 	// Registerer gets the store's metrics. It may be nil.
 	Registerer prometheus.Registerer
 	// Random is where ids come from; nil is crypto/rand.

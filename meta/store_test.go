@@ -109,14 +109,25 @@ func TestClusterIDIsMadeOnceAndKept(t *testing.T) {
 	if !regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{21}$`).MatchString(id) {
 		t.Errorf("cluster id %q", id)
 	}
-	if !s.Fresh() {
-		t.Error("a new store doesn't say so")
-	}
 	mustClose(t, s)
 	s = open(t, disk, testOptions())
-	if s.ClusterID() != id || s.Fresh() {
-		t.Errorf("cluster id %q, was %q; fresh %v", s.ClusterID(), id, s.Fresh())
+	if s.ClusterID() != id {
+		t.Errorf("cluster id %q, was %q", s.ClusterID(), id)
 	}
+}
+
+func TestStoreThatMustBeThereIsNotMade(t *testing.T) {
+	t.Parallel()
+	disk := simdisk.New(1)
+	existing := testOptions()
+	existing.Existing = true
+	for range 2 { // the second time over what the first has left
+		if s, err := Open(disk, testDir, existing); !errors.Is(err, ErrMissing) {
+			t.Fatalf("got %v, %v", s, err)
+		}
+	}
+	mustClose(t, open(t, disk, testOptions()))
+	mustClose(t, open(t, disk, existing))
 }
 
 func TestIDsNeverBeginWithADash(t *testing.T) {

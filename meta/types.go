@@ -41,6 +41,8 @@ var (
 	ErrTopicExists = errors.New("topic exists")
 	// ErrNoTopic is returned when a topic isn't there (any more).
 	ErrNoTopic = errors.New("no such topic")
+	// ErrMissing is returned when a store that must be there isn't.
+	ErrMissing = errors.New("the metadata store is missing")
 	// ErrSchema is returned when the store was written by a version this one doesn't understand.
 	ErrSchema = errors.New("unknown schema version")
 	// ErrNodeID is returned when the store belongs to a broker with another node id.
