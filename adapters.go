@@ -34,32 +34,35 @@ func (l logs) Open(p storage.Partition, c storage.Config, epochBase int32) (hand
 	return opened, nil
 }
 
-// groupSettings makes the group coordinator's view of the configuration, anew only when that has changed.
-type groupSettings struct {
+// settings makes a coordinator's view of the configuration, anew only when that has changed.
+type settings[T any] struct {
 	config *config.Broker
-	last   atomic.Pointer[versionedSettings]
+	read   func(*config.Broker) T
+	last   atomic.Pointer[versioned[T]]
 }
 
-type versionedSettings struct {
+type versioned[T any] struct {
 	version uint64
-	group.Config
+	view    T
 }
 
-func newGroupSettings(c *config.Broker) *groupSettings { return &groupSettings{config: c} }
+func newSettings[T any](c *config.Broker, read func(*config.Broker) T) *settings[T] {
+	return &settings[T]{config: c, read: read}
+}
 
 // get is what holds now.
-func (g *groupSettings) get() group.Config {
-	version := g.config.Version()
-	if s := g.last.Load(); s != nil && s.version == version {
-		return s.Config
+func (s *settings[T]) get() T {
+	version := s.config.Version()
+	if v := s.last.Load(); v != nil && v.version == version {
+		return v.view
 	}
-	s := &versionedSettings{version, g.read()}
-	g.last.Store(s)
-	return s.Config
+	v := &versioned[T]{version, s.read(s.config)}
+	s.last.Store(v)
+	return v.view
 }
 
-func (g *groupSettings) read() group.Config {
-	c := g.config
+// groupSettings is the configuration as the group coordinator knows it.
+func groupSettings(c *config.Broker) group.Config {
 	policy := strings.ToLower(c.String("group.consumer.migration.policy"))
 	out := group.Config{
 		InitialRebalanceDelay:  c.Duration("group.initial.rebalance.delay.ms"),

@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kbroker/kbroker/handlers"
 	"github.com/kbroker/kbroker/handlers/server"
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/meta/config"
@@ -45,9 +46,10 @@ type Broker struct {
 	listeners []*bound
 	admin     net.Addr // nil without one
 
-	meta   *meta.Store
-	logs   *storage.Set
-	server *server.Server
+	meta     *meta.Store
+	features *handlers.Features
+	logs     *storage.Set
+	server   *server.Server
 
 	ready     atomic.Bool
 	lifecycle context.Context

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net"
 	"net/netip"
@@ -196,26 +195,15 @@ func (b *Broker) registerer() prometheus.Registerer {
 
 // openMeta opens the metadata store and takes over the settings kept in it.
 func (b *Broker) openMeta(context.Context) error {
-	dir, topics := filepath.Join(b.dir, "meta"), filepath.Join(b.dir, "topics")
-	logs, err := b.fs.List(topics)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for logs: %w", err)
-	}
-	s, err := meta.Open(b.fs, dir, meta.Options{
+	s, err := meta.Open(b.fs, filepath.Join(b.dir, "meta"), meta.Options{
 		Clock: b.clock, Logger: b.log, NodeID: int32(b.config.Int("node.id")), Durability: b.durability(), Registerer: b.registerer(),
-		// A new store knows no topics, and the directories of unknown topics are removed.
-		Existing: len(logs) > 0,
 	})
-	if errors.Is(err, meta.ErrMissing) {
-		return fmt.Errorf("%s holds the logs of %d topics: put the metadata in %s back, or move the logs elsewhere to start without: %w",
-			absolute(topics), len(logs), absolute(dir), err)
-	}
 	if err != nil {
 		return err
 	}
 	b.meta = s
 	b.stop.push(func(context.Context) error { return s.Close() })
-	return b.config.LoadDynamic(s.Configs)
+	return b.loadSettings()
 }
 
 // durability is that of committed offsets and groups. It follows log.sync: whoever may lose records of a second may lose
@@ -275,7 +263,7 @@ func (b *Broker) serve(context.Context) error {
 		return nil
 	})
 	groups, err := group.New(group.Options{
-		Store: b.meta, Clock: b.clock, Logger: b.log, Config: newGroupSettings(b.config).get, Topics: b.meta.Topics,
+		Store: b.meta, Clock: b.clock, Logger: b.log, Config: newSettings(b.config, groupSettings).get, Topics: b.meta.Topics,
 		Registerer: b.registerer(),
 	})
 	if err != nil {
@@ -285,7 +273,11 @@ func (b *Broker) serve(context.Context) error {
 		groups.Close()
 		return nil
 	})
-	h, err := handlers.New(b.deps(groups))
+	transactions, err := b.openTransactions(groups)
+	if err != nil {
+		return err
+	}
+	h, err := handlers.New(b.deps(groups, transactions))
 	if err != nil {
 		return err
 	}
@@ -306,9 +298,10 @@ func (b *Broker) serve(context.Context) error {
 }
 
 // deps is what the handlers stand on.
-func (b *Broker) deps(groups *group.Coordinator) handlers.Deps {
+func (b *Broker) deps(groups *group.Coordinator, transactions handlers.Transactions) handlers.Deps {
 	d := handlers.Deps{
-		NodeID: int32(b.config.Int("node.id")), Meta: b.meta, Logs: logs{b.logs}, Groups: groups, Config: b.config, ConfigStore: b.meta,
+		NodeID: int32(b.config.Int("node.id")), Meta: b.meta, Logs: logs{b.logs}, Groups: groups, Transactions: transactions,
+		Config: b.config, ConfigStore: b.meta, Features: b.features,
 		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: b.log, Registerer: b.registerer(),
 		Endpoints: b.endpoint, Lifecycle: b.lifecycle,
 	}

@@ -24,8 +24,8 @@ func (h *Handlers) apiVersions(r *protocol.Request, q *kmsg.ApiVersionsRequest) 
 		a.ApiKeys = append(a.ApiKeys, apiVersionsKey(e))
 	}
 	if q.Version >= 3 {
-		a.FinalizedFeaturesEpoch = featuresEpoch
-		a.FinalizedFeatures = finalizedFeatures()
+		a.FinalizedFeaturesEpoch = h.Features.Epoch()
+		a.FinalizedFeatures = h.Features.finalized()
 		a.SupportedFeatures = supportedFeatures(q.Version)
 	}
 	return reply(r, a)

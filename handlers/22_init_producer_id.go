@@ -2,52 +2,62 @@ package handlers
 
 import (
 	"context"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kbroker/kbroker/handlers/txn"
 	"github.com/kbroker/kbroker/protocol"
 )
 
 // InitProducerId, versions 0 to 5. Without a transactional id every call gets a new id, whatever id and epoch came with it.
-// Transactions are not offered yet: a transactional id is answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that
-// all clients take for final rather than trying again.
+
+// producerFencedSinceInit is the first version whose clients know PRODUCER_FENCED.
+const producerFencedSinceInit = 4
 
 func (h *Handlers) initProducerID(r *protocol.Request, req *kmsg.InitProducerIDRequest) protocol.Response {
-	if code := checkInitProducerID(req); code != protocol.None {
-		return reply(r, producerIDAnswer(req.Version, -1, code))
+	if (req.ProducerID < 0) != (req.ProducerEpoch < 0) {
+		return initProducerIDAnswer(r, noProducer(), protocol.InvalidRequest)
 	}
-	if id, ok := h.data.producerIDs.take(); ok {
-		return reply(r, producerIDAnswer(req.Version, id, protocol.None))
+	if req.TransactionalID == nil {
+		return h.initIdempotent(r)
 	}
-	version := req.Version
+	q := txn.InitRequest{
+		TransactionalID: strings.Clone(*req.TransactionalID), TimeoutMs: req.TransactionTimeoutMillis,
+		ExpectedID: req.ProducerID, ExpectedEpoch: req.ProducerEpoch,
+	}
+	if q.ExpectedID < 0 {
+		q.ExpectedID, q.ExpectedEpoch = txn.NoProducerID, txn.NoEpoch
+	}
+	p, code := h.Transactions.InitProducerID(q)
+	return initProducerIDAnswer(r, p, fencedCode(code, req.Version, producerFencedSinceInit))
+}
+
+// initIdempotent gives a producer without transactions an id.
+func (h *Handlers) initIdempotent(r *protocol.Request) protocol.Response {
+	if id, ok := h.data.producerIDs.Take(); ok {
+		return initProducerIDAnswer(r, txn.Producer{ID: id}, protocol.None)
+	}
+	version := r.Header.Version
 	return later(r, func(context.Context) kmsg.Response {
-		id, err := h.data.producerIDs.reserve()
+		id, err := h.data.producerIDs.Next()
 		if err != nil {
-			return producerIDAnswer(version, -1, codeOf(err))
+			return initProducerIDBody(version, noProducer(), codeOf(err))
 		}
-		return producerIDAnswer(version, id, protocol.None)
+		return initProducerIDBody(version, txn.Producer{ID: id}, protocol.None)
 	})
 }
 
-func checkInitProducerID(req *kmsg.InitProducerIDRequest) protocol.ErrorCode {
-	switch {
-	case (req.ProducerID < 0) != (req.ProducerEpoch < 0):
-		return protocol.InvalidRequest
-	case req.TransactionalID == nil:
-		return protocol.None
-	case *req.TransactionalID == "":
-		return protocol.InvalidRequest
-	default:
-		return protocol.TransactionalIDAuthFailed
-	}
+// noProducer goes with errors.
+func noProducer() txn.Producer { return txn.Producer{ID: txn.NoProducerID, Epoch: txn.NoEpoch} }
+
+func initProducerIDAnswer(r *protocol.Request, p txn.Producer, code protocol.ErrorCode) protocol.Response {
+	return replyCode(r, initProducerIDBody(r.Header.Version, p, code), code)
 }
 
-func producerIDAnswer(version int16, id int64, code protocol.ErrorCode) *kmsg.InitProducerIDResponse {
+func initProducerIDBody(version int16, p txn.Producer, code protocol.ErrorCode) *kmsg.InitProducerIDResponse {
 	body := kmsg.NewPtrInitProducerIDResponse()
 	body.Version, body.ErrorCode = version, int16(code)
-	body.ProducerID, body.ProducerEpoch = id, 0
-	if code != protocol.None {
-		body.ProducerEpoch = -1
-	}
+	body.ProducerID, body.ProducerEpoch = p.ID, p.Epoch
 	return body
 }

@@ -202,7 +202,7 @@ func TestApiVersionsListsTheTable(t *testing.T) {
 				t.Errorf("version %d: entry %+v", v, k)
 			}
 		}
-		if v >= 3 && (len(a.FinalizedFeatures) != len(finalizedFeatures()) || a.FinalizedFeaturesEpoch < 0) {
+		if v >= 3 && (len(a.FinalizedFeatures) != len(c.Features.finalized()) || a.FinalizedFeaturesEpoch < 0) {
 			t.Errorf("version %d: features %+v", v, a.FinalizedFeatures)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/kbroker/kbroker/handlers/txn"
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/storage"
@@ -12,7 +13,7 @@ import (
 // dataPlane is what the handlers of records keep between requests.
 type dataPlane struct {
 	sessions    *fetchSessions
-	producerIDs producerIDs
+	producerIDs *txn.ProducerIDs
 	scratch     sync.Pool // of *[]byte: records on their way into a frame; only memory is shared, never contents
 }
 
@@ -20,7 +21,7 @@ type dataPlane struct {
 func newDataPlane(d *Deps, sessionSlots int) *dataPlane {
 	return &dataPlane{
 		sessions:    newFetchSessions(d.Clock, sessionSlots),
-		producerIDs: producerIDs{meta: d.Meta},
+		producerIDs: txn.NewProducerIDs(d.Meta),
 		scratch:     sync.Pool{New: func() any { return new([]byte) }},
 	}
 }

@@ -97,7 +97,7 @@ type errorCode struct {
 	code protocol.ErrorCode
 }
 
-func errorCodes() [19]errorCode {
+func errorCodes() [20]errorCode {
 	return [...]errorCode{
 		{errUnknownPartition, protocol.UnknownTopicOrPartition},
 		{errInternalTopic, protocol.InvalidTopicException},
@@ -106,6 +106,7 @@ func errorCodes() [19]errorCode {
 		{storage.ErrProducerEpoch, protocol.InvalidProducerEpoch},
 		// Which code it is below Produce 11 and above, the handler decides; this is the newer one (KIP-890).
 		{storage.ErrTransactionNotOpen, protocol.TransactionAbortable},
+		{storage.ErrCoordinatorEpoch, protocol.TransactionCoordinatorFenced},
 		{storage.ErrTransactionOpen, protocol.InvalidTxnState},
 		{storage.ErrBatchTooLarge, protocol.RecordListTooLarge},
 		// Clients retry this one and refresh their metadata meanwhile.

@@ -29,6 +29,11 @@ type Groups interface {
 	// ConsumerGroupHeartbeat and ConsumerGroupDescribe are the protocol of KIP-848.
 	ConsumerGroupHeartbeat(c group.Client, q *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse
 	ConsumerGroupDescribe(q *kmsg.ConsumerGroupDescribeRequest) *kmsg.ConsumerGroupDescribeResponse
+	// TxnOffsetCommit returns once the offsets are durable. They count when the transaction is committed. That it is open is
+	// for the caller to check. The answer has the request's partitions in their order.
+	TxnOffsetCommit(q *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse
+	// CompleteTransaction makes the offsets of a producer's transaction count, or drops them. It may be called again.
+	CompleteTransaction(producerID int64, commit bool) error
 	// TopicDeleted forgets the offsets that were committed on a topic.
 	TopicDeleted(topic string)
 }

@@ -31,8 +31,10 @@ type Deps struct {
 	Config *config.Broker
 	// ConfigStore keeps what clients change of it; nil lets that last until the broker stops.
 	ConfigStore ConfigStore
-	// Transactions vouches for transactional batches; nil refuses them.
+	// Transactions is the transaction coordinator; nil if there is none.
 	Transactions Transactions
+	// Features holds the levels of the cluster's features; nil gives all their latest.
+	Features *Features
 	// DataDir is the data directory's path, as tools are told it.
 	DataDir string
 	// DiskSpace tells the size of the data directory's filesystem and what can still be written, in bytes; nil if that
@@ -66,6 +68,15 @@ type Handlers struct {
 func New(d Deps) (*Handlers, error) {
 	if err := d.check(); err != nil {
 		return nil, fmt.Errorf("new handlers: %w", err)
+	}
+	if d.Transactions == nil {
+		d.Transactions = noTransactions{}
+	}
+	if d.Features == nil {
+		var err error
+		if d.Features, err = NewFeatures(nil, d.ConfigStore); err != nil {
+			return nil, fmt.Errorf("new handlers: %w", err)
+		}
 	}
 	h := &Handlers{Deps: d}
 	h.internal = configuredInternalTopics(d.Meta.ClusterID(), d.Config)

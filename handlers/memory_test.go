@@ -371,8 +371,13 @@ func newPlane(tb testing.TB, settings ...string) *plane {
 		tb.Fatal(err)
 	}
 	s := newMemoryStore()
+	levels, err := NewFeatures(nil, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	p := &plane{t: tb, store: s, clock: clock.NewManual(planeStart)}
 	p.Handlers = &Handlers{Deps: Deps{
+		Transactions: noTransactions{}, Features: levels,
 		NodeID: 1, Meta: s, Logs: memoryLogs{s}, Config: c, Clock: p.clock, Logger: zap.NewNop(), Lifecycle: tb.Context(),
 		Endpoints: func(string) (string, int32, bool) { return "broker", 9092, true },
 	}}

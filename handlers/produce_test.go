@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kbroker/kbroker/handlers/txn"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage"
@@ -226,12 +227,13 @@ func TestProduceTellsWhichRecordsAreWrong(t *testing.T) {
 
 // coordinator is a Transactions that remembers what it was asked.
 type coordinator struct {
+	noTransactions
 	codes    []protocol.ErrorCode
-	queries  []TransactionQuery
+	queries  []txn.VerifyRequest
 	released int
 }
 
-func (c *coordinator) Verify(q TransactionQuery) ([]protocol.ErrorCode, func()) {
+func (c *coordinator) Verify(q txn.VerifyRequest) ([]protocol.ErrorCode, func()) {
 	c.queries = append(c.queries, q)
 	return c.codes, func() { c.released++ }
 }
@@ -258,14 +260,18 @@ func TestProduceInATransactionAsksTheCoordinator(t *testing.T) {
 		"added, version 12":     {12, 0, 0, false, true},
 		"not added, version 9":  {9, protocol.TransactionAbortable, protocol.InvalidTxnState, true, false},
 		"not added, version 11": {11, protocol.TransactionAbortable, protocol.TransactionAbortable, false, false},
-		"fenced":                {11, protocol.InvalidProducerEpoch, protocol.InvalidProducerEpoch, false, false},
+		"fenced":                {11, protocol.ProducerFenced, protocol.InvalidProducerEpoch, false, false},
+		"ending, version 11":    {11, protocol.ConcurrentTransactions, protocol.NotEnoughReplicas, true, false},
+		"ending, version 12":    {12, protocol.ConcurrentTransactions, protocol.ConcurrentTransactions, false, true},
+		"no coordinator":        {12, protocol.CoordinatorNotAvailable, protocol.NotEnoughReplicas, true, true},
+		"another producer's":    {12, protocol.InvalidProducerIDMapping, protocol.InvalidProducerIDMapping, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlane(t)
 			_, logs := p.topic("a", 1)
-			txn := &coordinator{codes: []protocol.ErrorCode{c.verdict}}
-			p.Transactions = txn
+			asked := &coordinator{codes: []protocol.ErrorCode{c.verdict}}
+			p.Transactions = asked
 			got := p.produceOne(transactional(t, c.version, "t"))
 			if got.ErrorCode != int16(c.code) || (got.ErrorMessage != nil) != c.message {
 				t.Errorf("got %+v", got)
@@ -273,17 +279,17 @@ func TestProduceInATransactionAsksTheCoordinator(t *testing.T) {
 			if (len(logs[0].batches) == 1) != (c.code == 0) {
 				t.Errorf("%d batches appended", len(logs[0].batches))
 			}
-			if len(txn.queries) != 1 || txn.released != 1 {
-				t.Fatalf("asked %d times, released %d times", len(txn.queries), txn.released)
+			if len(asked.queries) != 1 || asked.released != 1 {
+				t.Fatalf("asked %d times, released %d times", len(asked.queries), asked.released)
 			}
-			q := txn.queries[0]
-			if q.Add != c.add || q.TransactionalID != "t" || q.ProducerID != 9 || q.ProducerEpoch != 2 ||
-				len(q.Partitions) != 1 || q.Partitions[0] != (TransactionPartition{"a", 0}) {
+			q := asked.queries[0]
+			if q.Add != c.add || q.TransactionalID != "t" || q.Producer != (txn.Producer{ID: 9, Epoch: 2}) ||
+				len(q.Partitions) != 1 || q.Partitions[0] != (txn.Partition{Topic: "a"}) {
 				t.Errorf("asked %+v", q)
 			}
 			if c.code == 0 {
 				p.produceOne(transactional(t, c.version, "t"))
-				if len(txn.queries) != 1 {
+				if len(asked.queries) != 1 {
 					t.Error("asked again though the transaction is open in the log")
 				}
 			}
@@ -315,7 +321,7 @@ func TestProducerIDsComeFromBlocks(t *testing.T) {
 		req.Version = 4
 		r := p.initProducerID(request(protocol.KeyInitProducerID, 4), req)
 		if r.Later != nil {
-			if i%producerIDBlock != 0 {
+			if i%1000 != 0 {
 				t.Fatalf("call %d had to wait", i)
 			}
 			r = r.Later(t.Context())

@@ -1,35 +1,10 @@
 package handlers
 
 import (
+	"github.com/kbroker/kbroker/handlers/txn"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/storage"
 )
-
-// Transactions is what Produce needs of the transaction coordinator. Concurrent calls are allowed.
-type Transactions interface {
-	// Verify says of each partition whether a producer's transaction takes batches in it: its code is None, or what the
-	// client is told. A transaction that does doesn't end before release is called, so that its batches are in the logs
-	// ahead of its markers. Release is called once, whatever the codes are. Verify may wait for the metadata store.
-	Verify(q TransactionQuery) (codes []protocol.ErrorCode, release func())
-}
-
-// TransactionQuery asks whether a transaction takes batches.
-type TransactionQuery struct {
-	TransactionalID string
-	ProducerID      int64
-	ProducerEpoch   int16
-	Partitions      []TransactionPartition
-	// Add puts partitions that aren't part of the transaction yet into it, starting it if need be (KIP-890).
-	Add bool
-	// Version is the Produce request's: before 11 clients don't know TransactionAbortable.
-	Version int16
-}
-
-// TransactionPartition names a partition.
-type TransactionPartition struct {
-	Topic     string
-	Partition int32
-}
 
 // transactionAbortableSince is the first Produce version whose clients know TransactionAbortable.
 const transactionAbortableSince = 11
@@ -43,49 +18,53 @@ func (p *produce) appendVerified() {
 		for n < len(rest) && rest[n].batch.ProducerID() == id && rest[n].batch.ProducerEpoch() == epoch {
 			n++
 		}
-		p.appendOne(id, epoch, rest[:n])
+		p.appendOne(txn.Producer{ID: id, Epoch: epoch}, rest[:n])
 		rest = rest[n:]
 	}
 }
 
-// appendOne does so for the batches of one producer.
-func (p *produce) appendOne(id int64, epoch int16, batches []unverifiedBatch) {
-	if p.h.Transactions == nil {
-		for i := range batches {
-			p.notAdded(&batches[i])
-		}
-		return
-	}
-	q := TransactionQuery{
-		TransactionalID: *p.req.TransactionID, ProducerID: id, ProducerEpoch: epoch,
-		Add: p.transactionsV2(), Version: p.req.Version,
+// appendOne does so for the batches of one producer. From version 12 on their partitions are put into the transaction.
+func (p *produce) appendOne(producer txn.Producer, batches []unverifiedBatch) {
+	q := txn.VerifyRequest{
+		AddRequest: txn.AddRequest{
+			TransactionalID: *p.req.TransactionID, Producer: producer,
+			Partitions: make([]txn.Partition, 0, len(batches)), Version: transactionsV2,
+		},
+		Add: p.transactionsV2(),
 	}
 	for i := range batches {
-		q.Partitions = append(q.Partitions, TransactionPartition{Topic: batches[i].topic, Partition: batches[i].partition})
+		q.Partitions = append(q.Partitions, txn.Partition{Topic: batches[i].topic, Number: batches[i].partition})
 	}
 	codes, release := p.h.Transactions.Verify(q)
 	defer release()
 	for i := range batches {
 		u := &batches[i]
-		switch codes[i] {
-		case protocol.None:
-			err := p.append(u.place, u.ready, storage.AppendOptions{TransactionVerified: true, TransactionV2: p.transactionsV2()})
-			p.refused(u.place, u.log, err)
-		case protocol.TransactionAbortable, protocol.InvalidTxnState:
-			p.notAdded(u)
-		default:
-			p.fail(u.place, codes[i])
+		if codes[i] != protocol.None {
+			p.notVouchedFor(u, codes[i])
+			continue
 		}
+		err := p.append(u.place, u.ready, storage.AppendOptions{TransactionVerified: true, TransactionV2: p.transactionsV2()})
+		p.refused(u.place, u.log, err)
 	}
 }
 
-// notAdded answers a batch whose partition isn't part of an open transaction.
-func (p *produce) notAdded(u *unverifiedBatch) {
-	if p.req.Version >= transactionAbortableSince {
-		p.fail(u.place, protocol.TransactionAbortable)
-		return
+// notVouchedFor answers a batch by the coordinator's verdict. Codes that older producers would make the wrong thing of
+// become ones by which they try again.
+func (p *produce) notVouchedFor(u *unverifiedBatch, code protocol.ErrorCode) {
+	switch {
+	case code == protocol.ProducerFenced:
+		p.fail(u.place, protocol.InvalidProducerEpoch)
+	case code == protocol.TransactionAbortable && p.req.Version < transactionAbortableSince, code == protocol.InvalidTxnState:
+		p.failWith(u.place, protocol.InvalidTxnState, "Partition was not added to the transaction")
+	case code == protocol.CoordinatorNotAvailable, code == protocol.ConcurrentTransactions && !p.transactionsV2():
+		p.failWith(u.place, protocol.NotEnoughReplicas,
+			"Unable to verify the partition has been added to the transaction. Underlying error: "+code.String())
+	default:
+		p.fail(u.place, code)
 	}
-	p.fail(u.place, protocol.InvalidTxnState)
-	message := "Partition was not added to the transaction"
-	p.answer(u.place).ErrorMessage = &message
+}
+
+func (p *produce) failWith(at place, code protocol.ErrorCode, message string) {
+	p.fail(at, code)
+	p.answer(at).ErrorMessage = &message
 }

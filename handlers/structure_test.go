@@ -140,7 +140,7 @@ connection, but for ApiVersions, which is answered with UNSUPPORTED_VERSION.
 	}
 	b.WriteString("\n## Features\n\nFinalized features, as ApiVersions tells them:\n\n| feature | supported | finalized |\n|---|---|---|\n")
 	for _, f := range features() {
-		fmt.Fprintf(&b, "| %s | %s | %d |\n", f.name, span(f.min, f.max), f.finalized)
+		fmt.Fprintf(&b, "| %s | %s | %d |\n", f.name, span(f.min, f.max), f.max)
 	}
 	b.WriteString("\n## Not served\n\n| key | API | versions of Apache Kafka 4.4 |\n|---|---|---|\n")
 	for _, a := range protocol.APIs() {

@@ -4,8 +4,8 @@ package config
 func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 	return []Key{
 		{
-			Name: "add.partitions.to.txn.retry.backoff.max.ms", Type: Int, Default: "100", Valid: atLeast(0), NoEffect: true,
-			Doc: "Longest pause between a broker's attempts to register a partition in a transaction on behalf of a producer.",
+			Name: "add.partitions.to.txn.retry.backoff.max.ms", Type: Int, Default: "100", Valid: atLeast(0),
+			Doc: "How long a request that comes while the producer's last transaction is still being completed waits for that, before the producer is told to try again.",
 		},
 		{
 			Name: "add.partitions.to.txn.retry.backoff.ms", Type: Int, Default: "20", Valid: atLeast(1), NoEffect: true,
@@ -171,11 +171,11 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Most bytes of metrics that a client may push at a time.",
 		},
 		{
-			Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", Valid: atLeast(1), NoEffect: true,
+			Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", Valid: atLeast(1),
 			Doc: "Time between searches for transactions that have timed out.",
 		},
 		{
-			Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", Valid: atLeast(1), NoEffect: true,
+			Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", Valid: atLeast(1),
 			Doc: "Longest transaction timeout that a producer may ask for.",
 		},
 		{
@@ -183,7 +183,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Whether a transactional write is checked with the coordinator. It always is.",
 		},
 		{
-			Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", Valid: atLeast(1), NoEffect: true,
+			Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", Valid: atLeast(1),
 			Doc: "Time between searches for transactional ids that have expired.",
 		},
 		{
@@ -211,7 +211,7 @@ func serverBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Whether a transaction may be prepared for another system's decision.",
 		},
 		{
-			Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", Valid: atLeast(1), NoEffect: true,
+			Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", Valid: atLeast(1),
 			Doc: "Time after its last use at which a transactional id is forgotten.",
 		},
 	}

@@ -11,7 +11,10 @@ import (
 
 // model is a naive account of a log: every batch that was appended, nothing forgotten, all questions answered by looking
 // through them from the start.
-type model struct{ history []appended }
+type model struct {
+	history []appended
+	waiting map[int64]sent // sent back to be verified
+}
 
 type appended struct {
 	sent   sent
@@ -68,6 +71,14 @@ func (m *model) coordinator(id int64) int32 {
 
 func (m *model) check(s sent, o Options) (dup int64, err error) {
 	epoch, known, window := m.current(s.id)
+	open := m.openSince(s.id)
+	if s.txn && !o.TransactionVerified && (open < 0 || epoch != s.epoch) {
+		first, waits := m.waiting[s.id]
+		if (!known || s.epoch >= epoch) && (!waits || s.epoch > first.epoch || s.epoch == first.epoch && s.seq < first.seq) {
+			m.waiting[s.id] = s
+		}
+		return -1, ErrTransactionNotOpen
+	}
 	if known && epoch == s.epoch {
 		for _, a := range window[max(len(window)-WindowSize, 0):] {
 			if a.sent.seq == s.seq && a.sent.n == s.n {
@@ -75,18 +86,16 @@ func (m *model) check(s sent, o Options) (dup int64, err error) {
 			}
 		}
 	}
-	open := m.openSince(s.id)
-	if s.txn && !o.TransactionVerified && (open < 0 || epoch != s.epoch) {
-		return -1, ErrTransactionNotOpen
-	}
+	first, waits := m.waiting[s.id]
 	switch {
-	case !known:
-		if s.txn && o.TransactionV2 && s.seq != 0 {
-			return -1, ErrOutOfOrderSequence
-		}
-		return -1, nil
-	case s.epoch < epoch:
+	case !known && s.txn && o.TransactionV2 && s.seq != 0:
+		return -1, ErrOutOfOrderSequence
+	case known && s.epoch < epoch:
 		return -1, ErrProducerEpoch
+	case waits && s.seq > first.seq:
+		return -1, ErrOutOfOrderSequence
+	case !known:
+		return -1, nil
 	}
 	want := int32(0)
 	if s.epoch == epoch && len(window) > 0 {
@@ -124,7 +133,7 @@ func TestStateAgreesWithANaiveModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		l, m := newLog(t), &model{}
+		l, m := newLog(t), &model{waiting: map[int64]sent{}}
 		highWatermark := int64(0)
 		for i := range 120 {
 			if r.IntN(5) == 0 {
@@ -138,6 +147,7 @@ func TestStateAgreesWithANaiveModel(t *testing.T) {
 				if l.state, err = Decode(l.state.Encode(nil), 1000); err != nil {
 					t.Fatal(err)
 				}
+				clear(m.waiting) // isn't kept
 			}
 			if r.IntN(2) == 0 {
 				highWatermark = l.end
@@ -177,6 +187,9 @@ func modelBatch(t *testing.T, r *rand.Rand, l *log, m *model) {
 	}
 	if err == nil && dup == nil {
 		m.history = append(m.history, appended{sent: s, base: base})
+		if s.txn {
+			delete(m.waiting, s.id)
+		}
 	}
 }
 
@@ -184,15 +197,16 @@ func modelMarker(t *testing.T, r *rand.Rand, l *log, m *model) {
 	t.Helper()
 	a := appended{sent: sent{id: int64(r.IntN(3)), epoch: int16(r.IntN(3))}, base: l.end, marker: true, commit: r.IntN(2) == 0, coord: int32(r.IntN(3))}
 	epoch, known, _ := m.current(a.sent.id)
+	o := Options{TransactionV2: r.IntN(2) == 0}
 	var want error
 	switch {
-	case known && a.sent.epoch < epoch:
+	case known && a.sent.epoch < epoch, o.TransactionV2 && a.sent.epoch == epoch && m.openSince(a.sent.id) >= 0:
 		want = ErrProducerEpoch
 	case a.coord < m.coordinator(a.sent.id):
 		want = ErrCoordinatorEpoch
 	}
 	b := batch.ControlBatch(a.sent.id, a.sent.epoch, batch.Marker{Commit: a.commit, CoordinatorEpoch: a.coord}, 100)
-	_, err := l.state.Check(b, Options{})
+	_, err := l.state.Check(b, o)
 	if !errors.Is(err, want) || (want == nil) != (err == nil) {
 		t.Fatalf("marker %+v: %v, want %v", a, err, want)
 	}
@@ -201,6 +215,7 @@ func modelMarker(t *testing.T, r *rand.Rand, l *log, m *model) {
 	}
 	since := m.openSince(a.sent.id)
 	m.history = append(m.history, a)
+	delete(m.waiting, a.sent.id)
 	done, ok := l.append(b)
 	if ok != (since >= 0) {
 		t.Fatalf("marker %+v: ended %+v, want a transaction from %d", a, done, since)

@@ -34,7 +34,8 @@ var (
 type Options struct {
 	// TransactionVerified says that the coordinator vouches for the batch's transaction, so that it may begin here.
 	TransactionVerified bool
-	// TransactionV2 demands that a transactional producer that isn't known here starts at sequence 0 (KIP-890).
+	// TransactionV2 demands that a transactional producer that isn't known here starts at sequence 0, and that a marker has a
+	// higher epoch than the transaction it ends, so that a late one can't end the next (KIP-890, KIP-1228).
 	TransactionV2 bool
 }
 
@@ -72,7 +73,18 @@ type State struct {
 	producers    map[int64]*entry
 	open         []*entry    // invariant 1
 	unsettled    []Completed // ended by markers that may not be durable yet, in the markers' order
+	waiting      map[int64]unverified
 }
+
+// unverified is the earliest of a producer's transactional batches that were sent back to be verified. What comes behind it
+// must not get in before it does.
+type unverified struct {
+	epoch    int16
+	sequence int32
+}
+
+// maxWaiting bounds the producers whose unverified batches are remembered; any client may send such batches.
+const maxWaiting = 1024
 
 // entry is a producer. Its window starts at the oldest batch.
 type entry struct {
@@ -94,7 +106,7 @@ func (s *State) Len() int { return len(s.producers) }
 
 // Check says whether a batch may be appended. For a duplicate it returns the batch that was stored, and no error; the
 // caller answers with that and appends nothing. Batches without a producer id always pass. For a marker only the epochs are
-// checked. Nothing is changed. Errors: ErrOutOfOrderSequence, ErrProducerEpoch, ErrTransactionNotOpen,
+// checked. Nothing is changed, but that a batch was sent back to be verified is remembered. Errors: ErrOutOfOrderSequence, ErrProducerEpoch, ErrTransactionNotOpen,
 // ErrTransactionOpen, ErrCoordinatorEpoch; a batch that fails several checks gets the error of Kafka's first.
 func (s *State) Check(b batch.Batch, o Options) (dup *Entry, err error) {
 	id := b.ProducerID()
@@ -103,21 +115,25 @@ func (s *State) Check(b batch.Batch, o Options) (dup *Entry, err error) {
 	}
 	e := s.producers[id]
 	if b.IsControl() {
-		return nil, checkMarker(e, b)
+		return nil, checkMarker(e, b, o)
+	}
+	if b.IsTransactional() && !o.TransactionVerified && !e.inTransaction(b.ProducerEpoch()) {
+		s.await(e, b)
+		return nil, fmt.Errorf("%w: producer %d epoch %d", ErrTransactionNotOpen, id, b.ProducerEpoch())
 	}
 	if d := e.find(b); d != nil {
 		return d, nil
-	}
-	if b.IsTransactional() && !o.TransactionVerified && !e.inTransaction(b.ProducerEpoch()) {
-		return nil, fmt.Errorf("%w: producer %d epoch %d", ErrTransactionNotOpen, id, b.ProducerEpoch())
 	}
 	if e == nil {
 		if b.IsTransactional() && o.TransactionV2 && b.BaseSequence() != 0 {
 			return nil, fmt.Errorf("%w: unknown producer %d starts at %d", ErrOutOfOrderSequence, id, b.BaseSequence())
 		}
-		return nil, nil
+		return nil, s.checkWaiting(b)
 	}
 	if err = e.checkEpoch(b); err != nil {
+		return nil, err
+	}
+	if err = s.checkWaiting(b); err != nil {
 		return nil, err
 	}
 	if err = e.checkSequence(b); err != nil {
@@ -129,12 +145,15 @@ func (s *State) Check(b batch.Batch, o Options) (dup *Entry, err error) {
 	return nil, nil
 }
 
-func checkMarker(e *entry, b batch.Batch) error {
+func checkMarker(e *entry, b batch.Batch, o Options) error {
 	if e == nil {
 		return nil
 	}
 	if err := e.checkEpoch(b); err != nil {
 		return err
+	}
+	if o.TransactionV2 && b.ProducerEpoch() == e.Epoch && e.TxnStartOffset != None && e.Epoch != math.MaxInt16 {
+		return fmt.Errorf("%w: producer %d epoch %d ended by a marker of the same", ErrProducerEpoch, e.ProducerID, e.Epoch)
 	}
 	m, err := batch.ParseMarker(b)
 	if err != nil {
@@ -146,11 +165,41 @@ func checkMarker(e *entry, b batch.Batch) error {
 	return nil
 }
 
+// await remembers a batch that was sent back to be verified.
+func (s *State) await(e *entry, b batch.Batch) {
+	if e != nil && b.ProducerEpoch() < e.Epoch {
+		return
+	}
+	before, known := s.waiting[b.ProducerID()]
+	if known && (b.ProducerEpoch() < before.epoch || b.ProducerEpoch() == before.epoch && b.BaseSequence() >= before.sequence) {
+		return
+	}
+	if s.waiting == nil || len(s.waiting) >= maxWaiting {
+		s.waiting = make(map[int64]unverified)
+	}
+	s.waiting[b.ProducerID()] = unverified{b.ProducerEpoch(), b.BaseSequence()}
+}
+
+// checkWaiting says whether an earlier batch of the producer still has to be verified and sent again.
+func (s *State) checkWaiting(b batch.Batch) error {
+	if len(s.waiting) == 0 {
+		return nil
+	}
+	if first, ok := s.waiting[b.ProducerID()]; ok && b.BaseSequence() > first.sequence {
+		return fmt.Errorf("%w: producer %d sends %d before %d, which was not verified",
+			ErrOutOfOrderSequence, b.ProducerID(), b.BaseSequence(), first.sequence)
+	}
+	return nil
+}
+
 // Append takes note of a batch that has been written at an offset. If it is a marker that ended a transaction with data
 // in this partition, that is returned and ok is true.
 func (s *State) Append(b batch.Batch, baseOffset int64) (done Completed, ok bool) {
 	if b.ProducerID() < 0 {
 		return done, false
+	}
+	if b.IsTransactional() {
+		delete(s.waiting, b.ProducerID())
 	}
 	if b.IsControl() {
 		return s.marker(b, baseOffset)
