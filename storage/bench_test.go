@@ -39,6 +39,7 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func benchmarkAppend(b *testing.B, mode SyncMode, size, appenders int) {
+	b.Helper()
 	w := newWorld(b, vfs.OS(), filepath.Join(b.TempDir(), "data"))
 	w.config.Sync = mode
 	l := w.open()
@@ -109,6 +110,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 func benchRead(b *testing.B, l *Log, offset, maxBytes int64) {
+	b.Helper()
 	r, err := l.Read(offset, ReadOptions{MaxBytes: maxBytes, WholeFirst: true})
 	if err != nil || r.Records == nil {
 		b.Fatal(offset, err)

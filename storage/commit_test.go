@@ -352,8 +352,8 @@ func follow(l *Log) error {
 		if next >= 0 && b.BaseOffset() != next {
 			return fmt.Errorf("offset %d after %d", b.BaseOffset(), next)
 		}
-		if err := b.VerifyChecksum(); err != nil {
-			return err
+		if bad := b.VerifyChecksum(); bad != nil {
+			return bad
 		}
 		next = b.NextOffset()
 	}

@@ -24,7 +24,8 @@ func TestGoldenSideFiles(t *testing.T) {
 	}{
 		idName:     {encodeID(id), "4b42494400010000000102030405060708090a0b0c0d0e0fc1693e2b"},
 		epochsName: {encodeEpochs([]epochStart{{0, 0}, {3, 17}}), "4b424550000100000000000000000000000000000000000300000000000000113709295a"},
-		"txnindex": {encodeAborted(5, []abortedTxn{{producerID: 890, firstOffset: 6, lastOffset: 9, lastStable: 6}}),
+		"txnindex": {
+			encodeAborted(5, []abortedTxn{{producerID: 890, firstOffset: 6, lastOffset: 9, lastStable: 6}}),
 			"4b425458000100000000000000000005000000000000037a0000000000000006000000000000000900000000000000062bc883db",
 		},
 		snapshotName: {(&snapshot{

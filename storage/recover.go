@@ -69,7 +69,6 @@ type recovery struct {
 	outcome  segment.Outcome
 	examined int64
 	found    string // the worst that was found
-	holes    []segment.Damage
 }
 
 // recover brings the partition's files and the log's state to agree, by the recovery table in docs/storage-format.md. The

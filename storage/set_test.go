@@ -67,8 +67,8 @@ func TestDeletedTopicsAreMovedAwayAndInheritNothing(t *testing.T) {
 	if woken.n.Load() == 0 {
 		t.Error("waiters were not told")
 	}
-	if b, err := r.Records.AppendTo(nil); err != nil || len(b) == 0 {
-		t.Errorf("a reader of the deleted log was disturbed: %v", err)
+	if b, readErr := r.Records.AppendTo(nil); readErr != nil || len(b) == 0 {
+		t.Errorf("a reader of the deleted log was disturbed: %v", readErr)
 	}
 	r.Records.Release()
 	r.Records.Release()
@@ -126,7 +126,7 @@ func TestADirectoryOfAnotherTopicIsMovedAside(t *testing.T) {
 			t.Fatalf("%v %+v", err, l.Offsets())
 		}
 		put(t, l, makeBatch(t, 1, 1, 1000))
-		if err := set.Close(context.Background()); err != nil {
+		if err = set.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		names, err := d.List("data/deleted")
@@ -348,8 +348,14 @@ func TestEpochsGoOnAcrossRestarts(t *testing.T) {
 		ask  int32
 		want EpochEnd
 	}{
-		{-1, EpochEnd{-1, -1}}, {0, EpochEnd{0, 10}}, {1, EpochEnd{0, 10}}, {3, EpochEnd{0, 10}},
-		{4, EpochEnd{4, 20}}, {5, EpochEnd{4, 20}}, {6, EpochEnd{6, 30}}, {7, EpochEnd{-1, -1}},
+		{-1, EpochEnd{-1, -1}},
+		{0, EpochEnd{0, 10}},
+		{1, EpochEnd{0, 10}},
+		{3, EpochEnd{0, 10}},
+		{4, EpochEnd{4, 20}},
+		{5, EpochEnd{4, 20}},
+		{6, EpochEnd{6, 30}},
+		{7, EpochEnd{-1, -1}},
 	} {
 		if got := l.EpochEnd(c.ask); got != c.want {
 			t.Errorf("end of %d: %+v, want %+v", c.ask, got, c.want)

@@ -121,107 +121,123 @@ func TestAFileTooShortForItsMarksIsDamageAndOffsetsAreNotReused(t *testing.T) {
 	}
 }
 
+// fault is a disk to be damaged: the content of its data file and index, and the batches in it.
+type fault struct {
+	t           *testing.T
+	d           *simdisk.Disk
+	data, marks []byte
+	all         []batch.Batch
+}
+
 func TestRecoveryTable(t *testing.T) {
 	t.Parallel()
 	const log, index = "00000000000000000000.log", "00000000000000000000.index"
 	slot := func(b []byte, n int) []byte { return b[segment.HeaderSize+n*segment.EntrySize:][:segment.EntrySize] }
 	cases := []struct {
 		name     string
-		change   func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch)
+		change   func(f *fault)
 		damaged  int  // batches that can't be read
 		lost     int  // batches cut from the end
 		readOnly bool // no writes until repair
 	}{
-		{name: "last entry missing, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
-			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		{name: "last entry missing, bytes sound", change: func(f *fault) {
+			rewrite(f.t, f.d, index, f.marks[:len(f.marks)-segment.EntrySize])
 		}},
-		{name: "entry in the middle bad, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
-			clear(slot(marks, 2))
-			rewrite(t, d, index, marks)
+		{name: "entry in the middle bad, bytes sound", change: func(f *fault) {
+			clear(slot(f.marks, 2))
+			rewrite(f.t, f.d, index, f.marks)
 		}},
-		{name: "last entry bad, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
-			clear(slot(marks, 4))
-			rewrite(t, d, index, marks)
+		{name: "last entry bad, bytes sound", change: func(f *fault) {
+			clear(slot(f.marks, 4))
+			rewrite(f.t, f.d, index, f.marks)
 		}},
-		{name: "last entry cut, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
-			rewrite(t, d, index, marks[:len(marks)-5])
+		{name: "last entry cut, bytes sound", change: func(f *fault) {
+			rewrite(f.t, f.d, index, f.marks[:len(f.marks)-5])
 		}},
-		{name: "proven bytes bad", damaged: 1, change: func(t *testing.T, d *simdisk.Disk, data, _ []byte, all []batch.Batch) {
-			data[len(all[0])+70] ^= 1
-			rewrite(t, d, log, data)
+		{name: "proven bytes bad", damaged: 1, change: func(f *fault) {
+			f.data[len(f.all[0])+70] ^= 1
+			rewrite(f.t, f.d, log, f.data)
 		}},
-		{name: "proven bytes of a bad entry bad, a good entry follows", damaged: 1,
-			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
-				data[len(all[0])+70] ^= 1
-				rewrite(t, d, log, data)
-				clear(slot(marks, 1))
-				rewrite(t, d, index, marks)
-			}},
-		{name: "last entry bad and its bytes too", readOnly: true, damaged: 0, lost: 1,
-			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, _ []batch.Batch) {
-				data[len(data)-1] ^= 1
-				rewrite(t, d, log, data)
-				slot(marks, 4)[31] ^= 1
-				rewrite(t, d, index, marks)
-			}},
-		{name: "unproven bytes bad", lost: 1, change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, _ []batch.Batch) {
-			data[len(data)-1] ^= 1
-			rewrite(t, d, log, data)
-			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		{
+			name: "proven bytes of a bad entry bad, a good entry follows", damaged: 1,
+			change: func(f *fault) {
+				f.data[len(f.all[0])+70] ^= 1
+				rewrite(f.t, f.d, log, f.data)
+				clear(slot(f.marks, 1))
+				rewrite(f.t, f.d, index, f.marks)
+			},
+		},
+		{
+			name: "last entry bad and its bytes too", readOnly: true, damaged: 0, lost: 1,
+			change: func(f *fault) {
+				f.data[len(f.data)-1] ^= 1
+				rewrite(f.t, f.d, log, f.data)
+				slot(f.marks, 4)[31] ^= 1
+				rewrite(f.t, f.d, index, f.marks)
+			},
+		},
+		{name: "unproven bytes bad", lost: 1, change: func(f *fault) {
+			f.data[len(f.data)-1] ^= 1
+			rewrite(f.t, f.d, log, f.data)
+			rewrite(f.t, f.d, index, f.marks[:len(f.marks)-segment.EntrySize])
 		}},
-		{name: "unproven: zeros in the middle, a sound batch after", lost: 2,
-			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
-				at := len(data) - len(all[4]) - len(all[3])
-				clear(data[at : at+len(all[3])])
-				rewrite(t, d, log, data)
-				rewrite(t, d, index, marks[:len(marks)-2*segment.EntrySize])
-			}},
-		{name: "unproven: another base offset", lost: 1, change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
-			batch.Batch(data[len(data)-len(all[4]):]).SetBaseOffset(9)
-			rewrite(t, d, log, data)
-			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		{
+			name: "unproven: zeros in the middle, a sound batch after", lost: 2,
+			change: func(f *fault) {
+				at := len(f.data) - len(f.all[4]) - len(f.all[3])
+				clear(f.data[at : at+len(f.all[3])])
+				rewrite(f.t, f.d, log, f.data)
+				rewrite(f.t, f.d, index, f.marks[:len(f.marks)-2*segment.EntrySize])
+			},
+		},
+		{name: "unproven: another base offset", lost: 1, change: func(f *fault) {
+			batch.Batch(f.data[len(f.data)-len(f.all[4]):]).SetBaseOffset(9)
+			rewrite(f.t, f.d, log, f.data)
+			rewrite(f.t, f.d, index, f.marks[:len(f.marks)-segment.EntrySize])
 		}},
-		{name: "unproven: leader epoch to come", lost: 1, change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, all []batch.Batch) {
-			batch.Batch(data[len(data)-len(all[4]):]).SetLeaderEpoch(7)
-			rewrite(t, d, log, data)
-			rewrite(t, d, index, marks[:len(marks)-segment.EntrySize])
+		{name: "unproven: leader epoch to come", lost: 1, change: func(f *fault) {
+			batch.Batch(f.data[len(f.data)-len(f.all[4]):]).SetLeaderEpoch(7)
+			rewrite(f.t, f.d, log, f.data)
+			rewrite(f.t, f.d, index, f.marks[:len(f.marks)-segment.EntrySize])
 		}},
-		{name: "index missing, bytes sound", change: func(t *testing.T, d *simdisk.Disk, _, _ []byte, _ []batch.Batch) {
-			if err := d.Remove(filepath.Join(testDir, index)); err != nil {
-				t.Fatal(err)
+		{name: "index missing, bytes sound", change: func(f *fault) {
+			if err := f.d.Remove(filepath.Join(testDir, index)); err != nil {
+				f.t.Fatal(err)
 			}
 		}},
-		{name: "index header bad, bytes bad", readOnly: true, lost: 1,
-			change: func(t *testing.T, d *simdisk.Disk, data, marks []byte, _ []batch.Batch) {
-				marks[3] ^= 1
-				rewrite(t, d, index, marks)
-				data[len(data)-1] ^= 1
-				rewrite(t, d, log, data)
-			}},
-		{name: "index of another segment", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
+		{
+			name: "index header bad, bytes bad", readOnly: true, lost: 1,
+			change: func(f *fault) {
+				f.marks[3] ^= 1
+				rewrite(f.t, f.d, index, f.marks)
+				f.data[len(f.data)-1] ^= 1
+				rewrite(f.t, f.d, log, f.data)
+			},
+		},
+		{name: "index of another segment", change: func(f *fault) {
 			h := segment.Header{Base: 0, Generation: 9}
-			rewrite(t, d, index, append(h.Append(nil, segment.MagicIndex), marks[segment.HeaderSize:]...))
+			rewrite(f.t, f.d, index, append(h.Append(nil, segment.MagicIndex), f.marks[segment.HeaderSize:]...))
 		}},
-		{name: "entries that verify and lie", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
-			h, err := segment.DecodeHeader(marks, segment.MagicIndex, index, 0)
+		{name: "entries that verify and lie", change: func(f *fault) {
+			h, err := segment.DecodeHeader(f.marks, segment.MagicIndex, index, 0)
 			if err != nil {
-				t.Fatal(err)
+				f.t.Fatal(err)
 			}
 			out := h.Append(nil, segment.MagicIndex)
 			for n := range 5 {
-				e, _ := segment.DecodeEntry(slot(marks, n), h, uint32(n))
+				e, _ := segment.DecodeEntry(slot(f.marks, n), h, uint32(n))
 				e.RelativeOffset++
 				e.Size--
 				out = e.Append(out, h, uint32(n))
 			}
-			rewrite(t, d, index, out)
+			rewrite(f.t, f.d, index, out)
 		}},
-		{name: "epochs missing", change: func(t *testing.T, d *simdisk.Disk, _, _ []byte, _ []batch.Batch) {
-			_ = d.Remove(filepath.Join(testDir, epochsName))
+		{name: "epochs missing", change: func(f *fault) {
+			_ = f.d.Remove(filepath.Join(testDir, epochsName))
 		}},
-		{name: "side files without data, temporary files", change: func(t *testing.T, d *simdisk.Disk, _, marks []byte, _ []batch.Batch) {
-			rewrite(t, d, "00000000000000000099.index", marks)
-			rewrite(t, d, "snapshot.tmp", marks)
+		{name: "side files without data, temporary files", change: func(f *fault) {
+			rewrite(f.t, f.d, "00000000000000000099.index", f.marks)
+			rewrite(f.t, f.d, "snapshot.tmp", f.marks)
 		}},
 	}
 	for _, c := range cases {
@@ -229,7 +245,7 @@ func TestRecoveryTable(t *testing.T) {
 			t.Parallel()
 			d, all := shortLog(t)
 			data, marks := contentOf(t, d, log), contentOf(t, d, index)
-			c.change(t, d, data, marks, all)
+			c.change(&fault{t: t, d: d, data: data, marks: marks, all: all})
 			_, l := reopen(t, d)
 			if got := l.Err() != nil; got != c.readOnly {
 				t.Fatalf("takes no writes: %v", l.Err())

@@ -30,9 +30,9 @@ func (l *Log) timeIn(v *view, s *segment.Segment, ms int64) (TimestampOffset, bo
 		if err != nil || !found || loc.First >= v.limit {
 			return TimestampOffset{}, false, err
 		}
-		o, found, err := l.recordIn(s, loc, v, func(timestamp int64) bool { return timestamp >= ms })
-		if err != nil || found {
-			return o, found, err
+		o, ok, err := l.recordIn(s, loc, v, func(timestamp int64) bool { return timestamp >= ms })
+		if err != nil || ok {
+			return o, ok, err
 		}
 		from = loc.Last + 1
 	}
@@ -47,11 +47,11 @@ func (l *Log) MaxTimestamp(i Isolation) (o TimestampOffset, found bool, err erro
 		if home != nil && s.MaxTimestamp() <= best.MaxTimestamp {
 			return false, nil
 		}
-		loc, ok, err := s.MaxTime(v.Start, v.limit)
+		loc, ok, findErr := s.MaxTime(v.Start, v.limit)
 		if ok && (home == nil || loc.MaxTimestamp > best.MaxTimestamp) {
 			best, home, seen = loc, s, *v
 		}
-		return false, err
+		return false, findErr
 	})
 	if err != nil || home == nil {
 		return TimestampOffset{}, false, err

@@ -48,8 +48,10 @@ type Outcome struct {
 	Damage       []Damage
 	// Torn says that the bytes from Size on are remains of a write that was never acknowledged.
 	Torn bool
-	// Undecided, if not nil, is a range of bad bytes of which it can't be said whether they were acknowledged.
+	// Undecided, if not nil, is a range of bad bytes of which it can't be said whether they were acknowledged. BadSlots is
+	// then how many index entries that are bad may speak of it.
 	Undecided *Damage
+	BadSlots  int
 
 	runs     []Run // that the index should hold from Trusted.Entries on
 	inFile   int   // how many of the first of them are in the file as they are
@@ -250,7 +252,7 @@ func (x *examiner) damageRun(r Run) {
 	pos := r.Position
 	var bad error
 	x.scan.seen.reset()
-	for pos < r.End() && bad == nil {
+	for pos < r.End() {
 		b, size, err := x.scan.batch(pos, min(r.End(), max(x.FileSize, pos)))
 		if err == nil {
 			err = c.follow(b, pos)
@@ -327,6 +329,7 @@ func (x *examiner) unproven(indexed bool, interval int64) error {
 			kind = bad.Error()
 		}
 		x.Undecided = &Damage{From: x.pos, To: x.FileSize, First: x.Next, Next: x.Next + 1, Kind: kind}
+		x.BadSlots = x.bad
 	case bad != nil:
 		x.Torn = true
 	}

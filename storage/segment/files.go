@@ -164,7 +164,7 @@ func (c *Files) evict(keep int) {
 		if oldest == nil {
 			return
 		}
-		f := c.mu.idle.Remove(oldest).(*File) //nolint:errorlint,forcetypeassert // the list holds nothing else
+		f := c.mu.idle.Remove(oldest).(*File) // the list holds nothing else
 		f.idle = nil
 		f.shut()
 	}
