@@ -47,8 +47,8 @@ func (w *writer) answer(s *slot, now time.Time, more bool) bool {
 		w.refuse(s)
 		return false
 	}
-	if more && w.gather(s) {
-		return true
+	if (more || w.n > 0) && w.gather(s) {
+		return more || w.flush()
 	}
 	size, ok := w.write(resp, now)
 	w.conn.finish(s, size, w.conn.server.clock.Now())
