@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -226,7 +227,8 @@ var errRangeFull = errors.New("range is full")
 // segment, if one fits, else inside the first. A batch with more keys than fit at all is passed over: its records stay, and
 // so does what they supersede.
 func (p *pass) note(dirty []*segment.Segment) error {
-	txns := cleaner.NewTransactions(p.aborted)
+	ended := func(t cleaner.AbortedTxn) bool { return t.LastOffset < dirty[0].Base }
+	txns := cleaner.NewTransactions(slices.DeleteFunc(slices.Clone(p.aborted), ended))
 	for i, s := range dirty {
 		p.end = s.Base
 		err := p.read(s, func(b batch.Batch) error {
