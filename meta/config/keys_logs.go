@@ -20,23 +20,23 @@ func logBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Level at which the broker compresses with zstd.",
 		},
 		{
-			Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", Valid: atLeast(0), Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", Valid: atLeast(0), Mode: ClusterWide,
 			Doc: "Pause of the compaction when there was nothing to do.",
 		},
 		{
-			Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Mode: ClusterWide,
 			Doc: "Memory for the map from keys to offsets in one pass of the compaction.",
 		},
 		{
-			Name: "log.cleaner.delete.retention.ms", Type: Long, Default: "86400000", Valid: atLeast(0), Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.delete.retention.ms", Type: Long, Default: "86400000", Valid: atLeast(0), Mode: ClusterWide,
 			Doc: "Time for which compacted topics keep tombstones and transaction markers.",
 		},
 		{
-			Name: "log.cleaner.enable", Type: Boolean, Default: "true", NoEffect: true,
+			Name: "log.cleaner.enable", Type: Boolean, Default: "true",
 			Doc: "Whether topics are compacted at all; Kafka deprecates the key and always compacts.",
 		},
 		{
-			Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Mode: ClusterWide,
 			Doc: "How full the map of the compaction may become.",
 		},
 		{
@@ -44,23 +44,23 @@ func logBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Memory for the compaction's input and output.",
 		},
 		{
-			Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Mode: ClusterWide,
 			Doc: "Bytes that the compaction may read and write in a second.",
 		},
 		{
-			Name: "log.cleaner.max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", Valid: atLeast(1), Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", Valid: atLeast(1), Mode: ClusterWide,
 			Doc: "Longest time for which a record may stay uncompacted.",
 		},
 		{
-			Name: "log.cleaner.min.cleanable.ratio", Type: Double, Default: "0.5", Valid: ratio{0, 1}, Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.min.cleanable.ratio", Type: Double, Default: "0.5", Valid: ratio{0, 1}, Mode: ClusterWide,
 			Doc: "Part of a log that must be uncompacted before it is compacted.",
 		},
 		{
-			Name: "log.cleaner.min.compaction.lag.ms", Type: Long, Default: "0", Valid: atLeast(0), Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.min.compaction.lag.ms", Type: Long, Default: "0", Valid: atLeast(0), Mode: ClusterWide,
 			Doc: "Shortest time for which a record stays uncompacted.",
 		},
 		{
-			Name: "log.cleaner.threads", Type: Int, Default: "1", Valid: atLeast(0), Mode: ClusterWide, NoEffect: true,
+			Name: "log.cleaner.threads", Type: Int, Default: "1", Valid: atLeast(0), Mode: ClusterWide,
 			Doc: "Number of threads that compact.",
 		},
 		{
@@ -137,23 +137,23 @@ func logBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Time by which the copy of a log to remote storage may lag.",
 		},
 		{
-			Name: "log.retention.bytes", Type: Long, Default: "-1", Mode: ClusterWide, NoEffect: true,
+			Name: "log.retention.bytes", Type: Long, Default: "-1", Mode: ClusterWide,
 			Doc: "Size of a partition's log above which its oldest segments are removed; -1 sets no limit.",
 		},
 		{
-			Name: "log.retention.check.interval.ms", Type: Long, Default: "300000", Valid: atLeast(1), NoEffect: true,
+			Name: "log.retention.check.interval.ms", Type: Long, Default: "300000", Valid: atLeast(1),
 			Doc: "Time between searches for segments to remove.",
 		},
 		{
-			Name: "log.retention.hours", Type: Int, Default: "168", NoEffect: true,
+			Name: "log.retention.hours", Type: Int, Default: "168",
 			Doc: "Age at which segments are removed, where neither log.retention.ms nor log.retention.minutes is set.",
 		},
 		{
-			Name: "log.retention.minutes", Type: Int, Null: true, NoEffect: true,
+			Name: "log.retention.minutes", Type: Int, Null: true,
 			Doc: "Age at which segments are removed, where log.retention.ms isn't set.",
 		},
 		{
-			Name: "log.retention.ms", Type: Long, Null: true, Mode: ClusterWide, NoEffect: true,
+			Name: "log.retention.ms", Type: Long, Null: true, Mode: ClusterWide,
 			Doc: "Age at which segments are removed; -1 sets no limit.",
 		},
 		{

@@ -24,6 +24,14 @@ func ownBrokerKeys() []Key {
 			Doc: "Whether recovery may cut bad bytes at the end of a log whose last index is missing, so that nothing proves what had been acknowledged.",
 		},
 		{
+			Name: "log.scrub.interval.ms", Type: Long, Default: "604800000", Valid: atLeast(0), Own: true,
+			Doc: "Time between rereads of everything that is stored, to find what has rotted; 0 means never.",
+		},
+		{
+			Name: "log.scrub.max.bytes.per.second", Type: Long, Default: "8388608", Valid: atLeast(0), Own: true,
+			Doc: "Most bytes that such a reread reads in a second; 0 sets no limit.",
+		},
+		{
 			Name: "log.sync", Type: String, Default: "every-write", Valid: oneOf{"every-write", "interval", "none"}, Own: true,
 			Doc: "When a write is acknowledged: once it is on the disk (every-write), or once written, with a sync every log.sync.interval.ms (interval) or only when a segment is closed (none).",
 		},
@@ -50,7 +58,7 @@ func hiddenBrokerKeys() []Key {
 			Doc: "Time between searches for new topics that match the patterns of consumer groups.",
 		},
 		{
-			Name: "log.initial.task.delay.ms", Type: Long, Default: "30000", Valid: atLeast(0), Hidden: true, NoEffect: true,
+			Name: "log.initial.task.delay.ms", Type: Long, Default: "30000", Valid: atLeast(0), Hidden: true,
 			Doc: "Time after the start before the first search for segments to remove.",
 		},
 		{

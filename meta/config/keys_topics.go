@@ -24,7 +24,7 @@ func topicKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Level at which the broker compresses with zstd.",
 		},
 		{
-			Name: "delete.retention.ms", Type: Long, Default: "86400000", Valid: atLeast(0), Follows: "log.cleaner.delete.retention.ms", field: func(c *TopicConfig) any { return &c.DeleteRetentionMs }, NoEffect: true,
+			Name: "delete.retention.ms", Type: Long, Default: "86400000", Valid: atLeast(0), Follows: "log.cleaner.delete.retention.ms", field: func(c *TopicConfig) any { return &c.DeleteRetentionMs },
 			Doc: "Time for which a compacted topic keeps tombstones and transaction markers.",
 		},
 		{
@@ -68,7 +68,7 @@ func topicKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Time for which segments in remote storage are kept locally too; -2 means as retention.ms.",
 		},
 		{
-			Name: "max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", Valid: atLeast(1), Follows: "log.cleaner.max.compaction.lag.ms", field: func(c *TopicConfig) any { return &c.MaxCompactionLagMs }, NoEffect: true,
+			Name: "max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", Valid: atLeast(1), Follows: "log.cleaner.max.compaction.lag.ms", field: func(c *TopicConfig) any { return &c.MaxCompactionLagMs },
 			Doc: "Longest time for which a record may stay uncompacted.",
 		},
 		{
@@ -92,11 +92,11 @@ func topicKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Whose time records carry: the producer's (CreateTime) or the broker's (LogAppendTime).",
 		},
 		{
-			Name: "min.cleanable.dirty.ratio", Type: Double, Default: "0.5", Valid: ratio{0, 1}, Follows: "log.cleaner.min.cleanable.ratio", field: func(c *TopicConfig) any { return &c.MinCleanableRatio }, NoEffect: true,
+			Name: "min.cleanable.dirty.ratio", Type: Double, Default: "0.5", Valid: ratio{0, 1}, Follows: "log.cleaner.min.cleanable.ratio", field: func(c *TopicConfig) any { return &c.MinCleanableRatio },
 			Doc: "Part of a log that must be uncompacted before it is compacted.",
 		},
 		{
-			Name: "min.compaction.lag.ms", Type: Long, Default: "0", Valid: atLeast(0), Follows: "log.cleaner.min.compaction.lag.ms", field: func(c *TopicConfig) any { return &c.MinCompactionLagMs }, NoEffect: true,
+			Name: "min.compaction.lag.ms", Type: Long, Default: "0", Valid: atLeast(0), Follows: "log.cleaner.min.compaction.lag.ms", field: func(c *TopicConfig) any { return &c.MinCompactionLagMs },
 			Doc: "Shortest time for which a record stays uncompacted.",
 		},
 		{
@@ -128,11 +128,11 @@ func topicKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Whether the topic uses remote storage. There is none here, so true is refused.",
 		},
 		{
-			Name: "retention.bytes", Type: Long, Default: "-1", Follows: "log.retention.bytes", field: func(c *TopicConfig) any { return &c.RetentionBytes }, NoEffect: true,
+			Name: "retention.bytes", Type: Long, Default: "-1", Follows: "log.retention.bytes", field: func(c *TopicConfig) any { return &c.RetentionBytes },
 			Doc: "Size of a partition's log above which its oldest segments are removed; -1 sets no limit.",
 		},
 		{
-			Name: "retention.ms", Type: Long, Default: "604800000", Valid: atLeast(-1), Follows: "log.retention.ms", field: func(c *TopicConfig) any { return &c.RetentionMs }, NoEffect: true,
+			Name: "retention.ms", Type: Long, Default: "604800000", Valid: atLeast(-1), Follows: "log.retention.ms", field: func(c *TopicConfig) any { return &c.RetentionMs },
 			Doc: "Age at which segments are removed; -1 sets no limit.",
 		},
 		{
