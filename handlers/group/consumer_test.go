@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
 )
 
@@ -257,6 +258,28 @@ func TestAPatternFollowsTheTopics(t *testing.T) {
 	wantCode(t, "a pattern in another syntax", other.try(), protocol.InvalidRegularExpression)
 	if b.find("g").consumer.members["m2"] != nil {
 		t.Fatal("the refused member is in the group")
+	}
+}
+
+func TestInternalTopicsCanBeSubscribedToAndCommittedOn(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	internal := &meta.Topic{Name: "__consumer_offsets", ID: [16]byte{9}, Partitions: 2}
+	b.Coordinator.topics = (&mergedTopics{stored: b.view.Load, internal: []*meta.Topic{internal}}).get
+	b.makeTopic("a", 1)
+	if b.topics() != b.topics() {
+		t.Fatal("the view changes though no topic does")
+	}
+	m := b.native("m1")
+	m.regex = "a|__consumer.*"
+	b.arrive(m)
+	if m.owned.size() != 3 || !m.owned.has(internal.ID, 1) {
+		t.Fatalf("assigned %v", m.owned)
+	}
+	wantCode(t, "commit", b.commitOne("other", "", -1, internal.Name, 1, 4), protocol.None)
+	b.makeTopic("ab", 1)
+	if b.topics().Named("ab") == nil || b.topics().Named(internal.Name) == nil {
+		t.Fatal("the view lacks a topic")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +42,11 @@ type Options struct {
 	// GroupConfig gives a group's own settings of the KIP-848 protocol (resource type GROUP), from the broker's; nil when
 	// groups have none. It must be cheap.
 	GroupConfig func(group string, broker ConsumerConfig) ConsumerConfig
-	// Topics is the view of the topics as they are now; asked by offset commits and by consumer groups.
+	// Topics is the view of the topics as they are now; asked by offset commits and by consumer groups. It returns the same
+	// view as long as nothing changes.
 	Topics func() *meta.Topics
+	// Internal are topics that aren't in that view but can be subscribed to and committed on. They never change.
+	Internal []*meta.Topic
 	// Registerer takes the coordinator's metrics; none when nil.
 	Registerer prometheus.Registerer
 	// Random is where member ids come from; crypto/rand when nil.
@@ -104,6 +108,9 @@ func New(o Options) (*Coordinator, error) {
 		empty := meta.NewTopics(nil)
 		c.topics = func() *meta.Topics { return empty }
 	}
+	if len(o.Internal) > 0 {
+		c.topics = (&mergedTopics{stored: c.topics, internal: o.Internal}).get
+	}
 	if c.random == nil {
 		c.random = rand.Reader
 	}
@@ -117,6 +124,28 @@ func New(o Options) (*Coordinator, error) {
 	}
 	c.scheduleSweep()
 	return c, nil
+}
+
+// mergedTopics is a view of topics with some more. Like the view it is made of, it is the same as long as nothing changes.
+type mergedTopics struct {
+	stored   func() *meta.Topics
+	internal []*meta.Topic
+	last     atomic.Pointer[mergedView]
+}
+
+type mergedView struct{ stored, merged *meta.Topics }
+
+func (m *mergedTopics) get() *meta.Topics {
+	stored := m.stored()
+	last := m.last.Load()
+	if last != nil && last.stored == stored {
+		return last.merged
+	}
+	next := &mergedView{stored, meta.NewTopics(slices.Concat(stored.All(), m.internal))}
+	if !m.last.CompareAndSwap(last, next) {
+		return m.get()
+	}
+	return next.merged
 }
 
 // Drain answers all calls that wait with NOT_COORDINATOR, and those that come later at once, so that clients look for a
