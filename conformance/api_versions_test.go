@@ -114,37 +114,37 @@ func TestTopicIDVersionsComeWithTopicIDsInMetadata(t *testing.T) {
 	}
 }
 
-// Every advertised version of every key is answered in its own schema: decoding is strict about left-over bytes.
+// Every advertised version of every key is answered in its own schema: decoding is strict about left-over bytes. Requests
+// are empty, so that they change nothing of a broker that is in use.
 func TestEveryAdvertisedVersionIsAnsweredInItsSchema(t *testing.T) {
 	t.Parallel()
-	keys := apiVersions(t)
-	safe := map[int16]func() kmsg.Request{
-		2:  func() kmsg.Request { return kmsg.NewPtrListOffsetsRequest() },
-		3:  func() kmsg.Request { return kmsg.NewPtrMetadataRequest() },
-		8:  func() kmsg.Request { return kmsg.NewPtrOffsetCommitRequest() },
-		9:  func() kmsg.Request { return kmsg.NewPtrOffsetFetchRequest() },
-		10: func() kmsg.Request { return kmsg.NewPtrFindCoordinatorRequest() },
-		12: func() kmsg.Request { return kmsg.NewPtrHeartbeatRequest() },
-		13: func() kmsg.Request { return kmsg.NewPtrLeaveGroupRequest() },
-		15: func() kmsg.Request { return kmsg.NewPtrDescribeGroupsRequest() },
-		16: func() kmsg.Request { return kmsg.NewPtrListGroupsRequest() },
-		19: func() kmsg.Request { return kmsg.NewPtrCreateTopicsRequest() },
-		20: func() kmsg.Request { return kmsg.NewPtrDeleteTopicsRequest() },
-		21: func() kmsg.Request { return kmsg.NewPtrDeleteRecordsRequest() },
-		22: func() kmsg.Request { return kmsg.NewPtrInitProducerIDRequest() },
-		23: func() kmsg.Request { return kmsg.NewPtrOffsetForLeaderEpochRequest() },
-		32: func() kmsg.Request { return kmsg.NewPtrDescribeConfigsRequest() },
-		37: func() kmsg.Request { return kmsg.NewPtrCreatePartitionsRequest() },
-		42: func() kmsg.Request { return kmsg.NewPtrDeleteGroupsRequest() },
-		47: func() kmsg.Request { return kmsg.NewPtrOffsetDeleteRequest() },
-		60: func() kmsg.Request { return kmsg.NewPtrDescribeClusterRequest() },
-	}
-	for key, make := range safe {
-		for v := keys[key].MinVersion; v <= keys[key].MaxVersion; v++ {
+	for key, k := range apiVersions(t) {
+		for v := k.MinVersion; v <= k.MaxVersion; v++ {
+			if key == 0 && v < 3 {
+				continue // advertised for old clients, which look for it, and gone
+			}
+			req := emptyRequest(key)
+			if req == nil {
+				t.Errorf("no case knows the advertised key %d", key)
+				break
+			}
 			c := dial(t)
-			req := make()
 			c.receive(req, c.send(req, v))
 			c.alive()
 		}
 	}
+}
+
+// emptyRequest asks for nothing and is answered at once.
+func emptyRequest(key int16) kmsg.Request {
+	req := kmsg.RequestForKey(key)
+	switch r := req.(type) {
+	case *kmsg.ProduceRequest:
+		r.Acks = -1
+	case *kmsg.FetchRequest:
+		r.SessionEpoch = -1
+	case *kmsg.UnregisterBrokerRequest:
+		r.BrokerID = -1
+	}
+	return req
 }
