@@ -114,9 +114,6 @@ func (h *Handlers) Dispatch(r *protocol.Request) protocol.Response {
 	if err != nil {
 		return protocol.Response{Close: true, Reason: err}
 	}
-	if r.Decoded != nil {
-		r.Decoded()
-	}
 	return e.handle(h, r, body)
 }
 

@@ -52,10 +52,6 @@ type Request struct {
 	Body     []byte
 	Conn     *Conn
 	Received time.Time
-
-	// Decoded, when not nil, is called once by the dispatcher as soon as the body is decoded and checked. It gives back
-	// the part of the memory budget that stands for what decoding may cost beyond the frame.
-	Decoded func()
 }
 
 // Response is what a handler gives back for a request. The zero value is not a response: set one of Frame, Later,

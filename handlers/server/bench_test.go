@@ -14,8 +14,7 @@ func benchServer(b *testing.B) net.Conn {
 	b.Helper()
 	frame := binary.BigEndian.AppendUint32(nil, 60)
 	frame = append(frame, make([]byte, 60)...)
-	f := &fake{gone: make(chan uint64, 1), answer: func(r *protocol.Request) protocol.Response {
-		r.Decoded()
+	f := &fake{gone: make(chan uint64, 1), answer: func(*protocol.Request) protocol.Response {
 		return protocol.Response{Frame: frame}
 	}}
 	s, err := New(Options{Dispatcher: f, Clock: realClock{}})

@@ -159,15 +159,15 @@ func TestRequestsThatCouldTakeTooMuchMemoryAreRefused(t *testing.T) {
 	c.closed()
 }
 
-// What decoding may cost is held until the body is decoded, and no longer.
-func TestDecodingIsBoundedUntilTheBodyIsDecoded(t *testing.T) {
+// What a decoded body may take is held until its request has been dispatched, and no longer: not while its answer is awaited.
+func TestDecodedBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	var g gates
 	var f *fake
 	f = newFake(func(r *protocol.Request) protocol.Response {
 		id := r.Header.CorrelationID
 		if id == 2 {
-			r.Decoded()
+			return f.later(r, g.of(id), false)
 		}
 		<-g.of(id)
 		return f.ok(r, nil)
@@ -180,11 +180,11 @@ func TestDecodingIsBoundedUntilTheBodyIsDecoded(t *testing.T) {
 	two.send(request(metadata, 2, make([]byte, 1000)))
 	two.silent()
 	if len(f.started) > 0 {
-		t.Fatal("two requests are being decoded beyond the bound")
+		t.Fatal("two bodies are decoded beyond the bound")
 	}
 	close(g.of(1))
 	one.expect(1)
-	got(t, f.started) // 2, which has been decoded, so that 3 may start
+	got(t, f.started) // 2, which has been dispatched, so that 3 may start
 	three.send(request(metadata, 3, make([]byte, 1000)))
 	got(t, f.started)
 	close(g.of(2))

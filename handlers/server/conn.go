@@ -40,7 +40,6 @@ type conn struct {
 	spare    *protocol.Request // used again when nothing can have kept it
 	decoding hold
 	large    bool // has the place of large requests
-	decoded  func()
 	partial  bool // frameDue is set
 
 	w writer
@@ -52,7 +51,6 @@ func newConn(s *Server, nc net.Conn, info *protocol.Conn) *conn {
 	c.in.init()
 	c.pipe.init(c, s.opts.MaxPending)
 	c.w = writer{conn: c}
-	c.decoded = c.releaseDecoding
 	return c
 }
 
@@ -118,7 +116,8 @@ func (c *conn) turn(key int16, now time.Time) bool {
 	return c.pipe.wait(key == protocol.KeyProduce) && !c.server.draining.Load()
 }
 
-// admit waits for the memory that decoding may take. It is false when the connection is to be closed.
+// admit waits for the memory that the decoded body may take, which is held until the request is dispatched: what is decoded
+// lives as long as its handler works on it. It is false when the connection is to be closed.
 func (c *conn) admit(h *protocol.RequestHeader, body []byte) bool {
 	cost := decodeCost(h, body)
 	if cost > c.server.opts.MaxConnDecodeBytes {
@@ -156,7 +155,7 @@ func (c *conn) dispatch(h protocol.RequestHeader, body []byte, received time.Tim
 	if r == nil {
 		r = &protocol.Request{}
 	}
-	*r = protocol.Request{Header: h, Body: body, Conn: c.info, Received: received, Decoded: c.decoded}
+	*r = protocol.Request{Header: h, Body: body, Conn: c.info, Received: received}
 	defer func() {
 		if p := recover(); p != nil {
 			resp = c.panicked(h.Key, p)

@@ -13,7 +13,7 @@ const (
 	decodeFactor  = 24
 	produceFactor = 21
 
-	// largeBytes is where a request is large: a Produce is looked at, others decode one at a time.
+	// largeBytes is where a request is large: a Produce is looked at, others are worked on one at a time.
 	largeBytes = 1 << 20
 
 	// produceTopicCost and producePartitionCost are the sizes in memory of a Produce's entries, name and slack included.

@@ -36,7 +36,7 @@ type Options struct {
 	// MaxFrameBytes bounds the memory of all frames being received that don't fit the small buffer that each active
 	// connection has. One frame at a time may go beyond, so that there is always one that gets on.
 	MaxFrameBytes int64
-	// MaxDecodeBytes bounds what the bodies of all requests being decoded may take, and the large answers that wait for
+	// MaxDecodeBytes bounds what the decoded bodies of all requests at work may take, and the large answers that wait for
 	// their reader.
 	MaxDecodeBytes int64
 	// MaxConnDecodeBytes bounds the same for one connection: a request that alone could take more is refused.

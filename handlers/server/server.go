@@ -42,7 +42,7 @@ type Server struct {
 	warned  logLimit
 
 	frames    *budget       // memory of large frames being received
-	decoding  *budget       // memory of bodies being decoded, and of large answers
+	decoding  *budget       // memory of decoded bodies, and of large answers
 	largeTurn chan struct{} // holds an element while a large request is decoded
 
 	draining atomic.Bool

@@ -17,7 +17,7 @@ func ownBrokerKeys() []Key {
 		},
 		{
 			Name: "connection.request.memory.bytes", Type: Long, Default: "209715200", Valid: atLeast(1 << 20), Own: true,
-			Doc: "Most memory that the requests of one connection may take while they are read and answered; more wait.",
+			Doc: "Most memory that a request may take once it is decoded, which is up to 24 times its bytes, records aside; a connection that sends one that could take more is closed.",
 		},
 		{
 			Name: "log.recovery.cut.unproven", Type: Boolean, Default: "false", Own: true,
@@ -41,7 +41,7 @@ func ownBrokerKeys() []Key {
 		},
 		{
 			Name: "request.memory.bytes", Type: Long, Default: "536870912", Valid: atLeast(1 << 20), Own: true,
-			Doc: "Most memory that requests may take while they are read and answered, on all connections; more wait.",
+			Doc: "Most memory that requests may take while they are read and worked on, on all connections; more wait.",
 		},
 	}
 }
