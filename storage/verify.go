@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage/producer"
 	"github.com/kbroker/kbroker/storage/segment"
@@ -17,32 +19,35 @@ import (
 
 // Finding is something that Verify has to say about a file.
 type Finding struct {
-	Directory string // of the partition, relative to the data directory
-	File      string
-	Position  int64 // byte in it, -1 if the file as a whole is meant
+	Directory string `json:"directory"` // relative to the data directory
+	File      string `json:"file"`
+	Position  int64  `json:"position"` // byte in it, -1 if the file as a whole is meant
 	// Damage says that acknowledged bytes don't verify, or that it can't be said whether they were acknowledged. Else it is
-	// what recovery mends by itself.
-	Damage bool
-	Kind   string
+	// what a start mends by itself, or leaves alone.
+	Damage bool   `json:"damage"`
+	Kind   string `json:"kind"`
 }
 
 // String is one line.
 func (f Finding) String() string {
-	what := "will be mended"
+	what := "note"
 	if f.Damage {
-		what = "damaged"
+		what = "DAMAGE"
 	}
-	if f.Position < 0 {
-		return fmt.Sprintf("%s/%s: %s: %s", f.Directory, f.File, what, f.Kind)
+	where := filepath.Join(f.Directory, f.File)
+	if f.Position >= 0 {
+		where += fmt.Sprintf(": byte %d", f.Position)
 	}
-	return fmt.Sprintf("%s/%s: byte %d: %s: %s", f.Directory, f.File, f.Position, what, f.Kind)
+	return fmt.Sprintf("%s: %s: %s", what, where, f.Kind)
 }
 
 // Report is what Verify found in a data directory.
 type Report struct {
-	Partitions, Segments int
-	Batches, Bytes       int64
-	Findings             []Finding
+	Partitions int       `json:"partitions"`
+	Segments   int       `json:"segments"`
+	Batches    int64     `json:"batches"`
+	Bytes      int64     `json:"bytes"`
+	Findings   []Finding `json:"findings"`
 }
 
 // Sound says that nothing acknowledged is damaged.
@@ -60,117 +65,261 @@ func (r *Report) String() string {
 	return b.String()
 }
 
+// VerifyOptions is what is known from outside of the partitions in a data directory.
+type VerifyOptions struct {
+	// Known tells the topic id of a partition; nil if that is not known of any.
+	Known func(topic string, partition int32) (TopicID, bool)
+	// LogStart is SetOptions.LogStart; nil if nothing is known.
+	LogStart func(Partition) int64
+}
+
 // Verify reads everything below topics/ of a data directory and reports what doesn't verify. It changes nothing; no
 // broker may be running on the directory. The error is of the disk.
 func Verify(files vfs.FS, dir string) (*Report, error) {
-	r := &Report{}
+	return VerifyWith(files, dir, VerifyOptions{})
+}
+
+// VerifyWith is Verify with what is known from outside.
+func VerifyWith(files vfs.FS, dir string, o VerifyOptions) (*Report, error) {
+	r := &Report{Findings: []Finding{}}
+	files = vfs.Overlay(files) // interrupted compactions are finished there
+	err := eachPartition(files, dir, func(topic string, number int32) error {
+		v := newVerifier(files, dir, topic, number, o)
+		defer v.close()
+		if err := v.run(); err != nil {
+			return fmt.Errorf("verify %s: %w", v.name, err)
+		}
+		r.Partitions++
+		r.Segments += len(v.parts)
+		r.Batches += v.batches
+		r.Bytes += v.bytes
+		r.Findings = append(r.Findings, v.findings...)
+		return nil
+	})
+	return r, err
+}
+
+// eachPartition calls visit for each partition's directory, by name.
+func eachPartition(files vfs.FS, dir string, visit func(topic string, number int32) error) error {
 	topics, err := files.List(filepath.Join(dir, topicsName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
+		return err
 	}
 	for _, topic := range topics {
-		partitions, err := files.List(filepath.Join(dir, topicsName, topic))
+		names, err := files.List(filepath.Join(dir, topicsName, topic))
 		if err != nil {
-			return nil, fmt.Errorf("verify: %w", err)
+			return err
 		}
-		for _, name := range partitions {
-			if _, err := strconv.ParseUint(name, 10, 31); err != nil {
+		for _, name := range names {
+			number, err := strconv.ParseInt(name, 10, 32)
+			if err != nil || strconv.Itoa(int(number)) != name || number < 0 {
 				continue
 			}
-			v := &verifier{report: r, fs: files, dir: filepath.Join(dir, topicsName, topic, name), name: filepath.Join(topic, name)}
-			if err := v.partition(); err != nil {
-				return nil, fmt.Errorf("verify %s: %w", v.name, err)
+			if err = visit(topic, int32(number)); err != nil {
+				return err
 			}
 		}
 	}
-	return r, nil
+	return nil
+}
+
+// examined is one segment as recovery would find it.
+type examined struct {
+	segment *segment.Segment
+	outcome segment.Outcome
+	sealed  bool
 }
 
 // verifier checks one partition's directory.
 type verifier struct {
-	report   *Report
-	fs       vfs.FS
-	dir      string
-	name     string
+	fs      vfs.FS
+	dir     string
+	name    string // relative to the data directory
+	part    Partition
+	options VerifyOptions
+
+	names    []string
 	bases    []int64
 	snapshot *snapshot
+	refused  bool // a file stands in the way of all others
+	start    int64
+	end      int64 // of the log; -1 without segments
+	parts    []examined
+	findings []Finding
+	batches  int64
+	bytes    int64
+}
+
+func newVerifier(files vfs.FS, dir, topic string, number int32, o VerifyOptions) *verifier {
+	name := filepath.Join(topicsName, topic, strconv.Itoa(int(number)))
+	return &verifier{
+		fs: files, dir: filepath.Join(dir, name), name: name, part: Partition{Topic: topic, Number: number}, options: o, end: -1,
+	}
+}
+
+func (v *verifier) close() {
+	for _, p := range v.parts {
+		p.segment.Close()
+	}
 }
 
 func (v *verifier) add(file string, pos int64, damage bool, kind string) {
-	v.report.Findings = append(v.report.Findings,
-		Finding{Directory: v.name, File: file, Position: pos, Damage: damage, Kind: kind})
+	v.findings = append(v.findings, Finding{Directory: v.name, File: file, Position: pos, Damage: damage, Kind: kind})
 }
 
-func (v *verifier) partition() error {
-	names, err := v.fs.List(v.dir)
-	if err != nil {
-		return err
-	}
-	v.report.Partitions++
-	for _, name := range names {
-		if base, suffix, ok := segment.ParseFileName(name); ok && suffix == segment.SuffixData {
-			v.bases = append(v.bases, base)
+// run looks at everything there is.
+func (v *verifier) run() error {
+	for _, step := range []func() error{v.list, v.identify, v.swaps} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
-	slices.Sort(v.bases)
-	v.sides(names)
+	v.sides()
 	files := segment.NewFiles(v.fs, 4)
-	end := int64(-1)
 	for i, base := range v.bases {
 		next := int64(-1)
 		if i+1 < len(v.bases) {
 			next = v.bases[i+1]
 		}
-		if end, err = v.segment(files, base, next); err != nil {
+		if err := v.segment(files, base, next); err != nil {
 			return err
 		}
 	}
-	if v.snapshot != nil && end < v.snapshot.end {
-		v.add(snapshotName, -1, true, fmt.Sprintf("the log ends at %d, though it went to %d", end, v.snapshot.end))
-	}
+	v.bounds()
 	return nil
 }
 
+func (v *verifier) list() error {
+	var err error
+	if v.names, err = v.fs.List(v.dir); err != nil {
+		return err
+	}
+	v.bases = nil
+	for _, name := range v.names {
+		if base, suffix, ok := segment.ParseFileName(name); ok && suffix == segment.SuffixData {
+			v.bases = append(v.bases, base)
+		}
+	}
+	slices.Sort(v.bases)
+	return nil
+}
+
+// identify finds out which topic the directory belongs to.
+func (v *verifier) identify() error {
+	id, err := readID(v.fs, v.dir)
+	known, isKnown := TopicID{}, false
+	if v.options.Known != nil {
+		known, isKnown = v.options.Known(v.part.Topic, v.part.Number)
+	}
+	v.part.ID = id
+	switch {
+	case err == nil && v.options.Known != nil && (!isKnown || known != id):
+		v.add("", -1, false, fmt.Sprintf("belongs to the topic with id %s, which the metadata store doesn't have: the next start removes it", id))
+		return nil
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = errors.New("is missing")
+	case !errors.Is(err, errSideFile) && !isVersion(err):
+		return err
+	}
+	v.part.ID = known
+	v.add(idName, -1, len(v.bases) > 0 || isVersion(err), err.Error())
+	return nil
+}
+
+func isVersion(err error) bool {
+	var version *segment.VersionError
+	return errors.As(err, &version)
+}
+
+// swaps finishes interrupted compactions, which the verifier's own filesystem keeps to itself.
+func (v *verifier) swaps() error {
+	l := bareLog(v.fs, v.dir, v.part)
+	for _, name := range v.names {
+		if _, suffix, ok := segment.ParseFileName(name); !ok || suffix != swapSuffix {
+			continue
+		}
+		err := l.finishSwap(name)
+		switch {
+		case err == nil:
+			v.add(name, -1, false, "an interrupted compaction, which the next start finishes")
+		case errors.Is(err, ErrDamaged) || isVersion(err):
+			v.refused = true
+			v.add(name, -1, true, "keeps the partition from being opened: "+err.Error())
+		default:
+			return err
+		}
+	}
+	return v.list()
+}
+
+// bareLog is a log that does no more than finish compactions.
+func bareLog(files vfs.FS, dir string, p Partition) *Log {
+	return &Log{set: &Set{fs: files, logger: zap.NewNop()}, dir: dir, part: p}
+}
+
 // sides checks the files beside the segments.
-func (v *verifier) sides(names []string) {
-	for _, name := range names {
+func (v *verifier) sides() {
+	for _, name := range v.names {
 		base, suffix, ok := segment.ParseFileName(name)
 		switch {
-		case name == idName:
-			_, err := readID(v.fs, v.dir)
-			v.side(name, err, len(v.bases) > 0)
+		case name == idName, ok && suffix == swapSuffix: // seen already
 		case name == epochsName:
-			b, err := readFile(v.fs, filepath.Join(v.dir, name))
-			if err == nil {
-				_, err = decodeEpochs(b)
-			}
-			v.side(name, err, false)
+			_, err := v.readEpochs()
+			v.side(name, err)
 		case name == snapshotName:
 			v.checkSnapshot()
 		case strings.HasSuffix(name, segment.TempSuffix):
-			v.add(name, -1, false, "left over from a crash")
-		case ok && suffix != segment.SuffixData && !slices.Contains(v.bases, base):
-			v.add(name, -1, false, "has no data file")
-		case ok && suffix == segment.SuffixTxnIndex:
-			b, err := readFile(v.fs, filepath.Join(v.dir, name))
-			if err == nil {
-				_, err = decodeAborted(base, b)
-			}
-			v.side(name, err, false)
+			v.add(name, -1, false, "left over from a crash: the next start removes it")
+		case strings.Contains(name, tornInfix):
+			v.add(name, -1, false, "a write that was never acknowledged, kept aside by an earlier start")
+		case !ours(name):
+			v.add(name, -1, false, "is none of the broker's files")
+		case suffix != segment.SuffixData && !slices.Contains(v.bases, base):
+			v.add(name, -1, false, "has no data file: the next start removes it")
+		case suffix == segment.SuffixTxnIndex:
+			_, err := v.readAborted(base)
+			v.side(name, err)
 		}
 	}
-	if len(v.bases) > 0 && !slices.Contains(names, idName) {
-		v.add(idName, -1, true, "is missing")
-	}
+	v.missingAborted()
 }
 
-func (v *verifier) side(name string, err error, damage bool) {
-	var version *segment.VersionError
+// ours says whether a name is one that the broker gives to a segment's file.
+func ours(name string) bool {
+	_, suffix, ok := segment.ParseFileName(name)
+	return ok && slices.Contains(append(swapKinds(), swapSuffix), suffix)
+}
+
+func (v *verifier) readEpochs() ([]epochStart, error) {
+	b, err := readFile(v.fs, filepath.Join(v.dir, epochsName))
 	if err != nil {
-		v.add(name, -1, damage || errors.As(err, &version), err.Error())
+		return nil, err
+	}
+	return decodeEpochs(b)
+}
+
+func (v *verifier) readAborted(base int64) ([]abortedTxn, error) {
+	b, err := readFile(v.fs, filepath.Join(v.dir, segment.FileName(base, segment.SuffixTxnIndex)))
+	if err != nil {
+		return nil, err
+	}
+	return decodeAborted(base, b)
+}
+
+// side reports a side file that a start makes anew, unless another version wrote it.
+func (v *verifier) side(name string, err error) {
+	switch {
+	case err == nil:
+	case isVersion(err), errors.Is(err, producer.ErrVersion):
+		v.refused = true
+		v.add(name, -1, true, "keeps the partition from being opened: "+err.Error())
+	default:
+		v.add(name, -1, false, err.Error()+": the next start makes it anew")
 	}
 }
 
@@ -183,44 +332,93 @@ func (v *verifier) checkSnapshot() {
 	if err == nil && len(s.producers) > 0 {
 		_, err = producer.Decode(s.producers, -1)
 	}
-	v.side(snapshotName, err, false)
-	if err == nil {
+	v.side(snapshotName, err)
+	if s != nil && (s.id == v.part.ID || v.part.ID == TopicID{}) {
 		v.snapshot = s
 	}
 }
 
-// segment examines one segment as recovery would, without trust in the snapshot, and returns where its offsets end.
-func (v *verifier) segment(files *segment.Files, base, next int64) (end int64, err error) {
+// missingAborted reports indexes of aborted transactions that the snapshot counts on.
+func (v *verifier) missingAborted() {
+	if v.snapshot == nil {
+		return
+	}
+	for base, count := range v.snapshot.aborted {
+		list, err := v.readAborted(base)
+		if !slices.Contains(v.bases, base) || (err == nil && len(list) >= count) || errors.Is(err, errSideFile) {
+			continue
+		}
+		v.add(segment.FileName(base, segment.SuffixTxnIndex), -1, false,
+			fmt.Sprintf("has %d of %d entries: the next start makes it anew", len(list), count))
+	}
+}
+
+// segment examines one segment as recovery would, without trust in the snapshot.
+func (v *verifier) segment(files *segment.Files, base, next int64) error {
 	ev := segment.Evidence{
 		Sealed: next >= 0, Next: next, MaxEpoch: 1<<31 - 1, MayHaveGaps: true,
-		Visit: func(batch.Batch, int64, int64) { v.report.Batches++ },
+		Visit: func(batch.Batch, int64, int64) { v.batches++ },
 	}
-	if s := v.snapshot; s != nil && base == s.base {
+	switch s := v.snapshot; {
+	case s == nil || base > s.base:
+	case base == s.base:
 		ev.ProvenSize, ev.ProvenNext = s.size, s.end
+	case next < 0:
+		ev.Sealed, ev.Next = true, s.base // the snapshot's segment followed, and is missing
 	}
-	s, out, err := segment.Load(segment.Options{FS: v.fs, Dir: v.dir, Files: files, IndexInterval: 4096}, base, ev)
+	s, out, err := segment.Load(v.segmentOptions(files), base, ev)
 	var version *segment.VersionError
 	if errors.As(err, &version) {
-		v.add(version.File, -1, true, err.Error())
-		return next, nil
+		v.refused = true
+		v.add(version.File, -1, true, "keeps the partition from being opened: "+err.Error())
+		v.end = max(v.end, next)
+		return nil
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer s.Close()
-	v.report.Segments++
-	v.report.Bytes += out.Size
+	v.parts = append(v.parts, examined{segment: s, outcome: out, sealed: next >= 0})
+	v.bytes += out.Size
+	v.end = out.Next
+	v.judge(s, out)
+	return nil
+}
+
+func (v *verifier) segmentOptions(files *segment.Files) segment.Options {
+	return segment.Options{FS: v.fs, Dir: v.dir, Files: files, IndexInterval: DefaultConfig().IndexIntervalBytes}
+}
+
+// judge says what the outcome of an examination means.
+func (v *verifier) judge(s *segment.Segment, out segment.Outcome) {
 	for _, d := range out.Damage {
 		v.add(s.DataName(), d.From, true, fmt.Sprintf("offsets %d to %d: %s", d.First, d.Next-1, d.Kind))
 	}
 	switch {
 	case out.Undecided != nil:
-		v.add(s.DataName(), out.Undecided.From, true, "may have been acknowledged: "+out.Undecided.Kind)
+		v.add(s.DataName(), out.Undecided.From, true,
+			"may have been acknowledged, so the partition takes no writes: "+out.Undecided.Kind)
 	case out.Torn:
-		v.add(s.DataName(), out.Size, false, "a write that was never acknowledged")
+		v.add(s.DataName(), out.Size, false, "a write that was never acknowledged: the next start cuts it off and keeps it aside")
 	}
-	if s.Unmarked() {
-		v.add(segment.FileName(base, segment.SuffixIndex), -1, false, "entries are missing or wrong")
+	if s.Unmarked() && out.Undecided == nil {
+		v.add(segment.FileName(s.Base, segment.SuffixIndex), -1, false, "entries are missing or wrong: the next start writes them")
 	}
-	return out.Next, nil
+}
+
+// bounds compares where the log begins and ends with where it should.
+func (v *verifier) bounds() {
+	if v.options.LogStart != nil {
+		v.start = v.options.LogStart(v.part)
+	}
+	if v.snapshot != nil {
+		v.start = max(v.start, v.snapshot.start)
+		if v.end < v.snapshot.end && v.start < v.snapshot.end && !v.refused {
+			v.add(snapshotName, -1, true, fmt.Sprintf("the log ends at %d, though it went to %d", max(v.end, v.start), v.snapshot.end))
+		}
+	}
+	// The snapshot alone may lag behind a trim.
+	if v.options.LogStart != nil && len(v.bases) > 0 && v.start < v.bases[0] {
+		v.add(segment.FileName(v.bases[0], segment.SuffixData), -1, true,
+			fmt.Sprintf("offsets %d to %d are missing before the first segment", v.start, v.bases[0]-1))
+	}
 }
