@@ -401,7 +401,7 @@ func (m *maintenance) forget(l *Log) {
 	}
 }
 
-// sealed has a log looked at that may be compacted, now that a segment of it has ended.
+// sealed has a log looked at that may be compacted, now that a segment of it has ended, or it has just been opened.
 func (l *Log) sealed() {
 	if l.config.Load().Compact {
 		l.set.maintenance.wake(l, l.set.clock.Now())

@@ -118,7 +118,7 @@ func (s *Set) Open(p Partition, c Config, epochBase int32) (*Log, error) {
 	if err = l.open(); err != nil {
 		return nil, err
 	}
-	s.maintenance.wake(l, s.clock.Now())
+	l.sealed()
 	return l, nil
 }
 
@@ -141,7 +141,7 @@ func (s *Set) Start(p Partition, c Config, epochBase int32) (*Log, error) {
 	}
 	s.background(func() {
 		if l.open() == nil { // else it is logged, counted, and what the log answers from then on
-			s.maintenance.wake(l, s.clock.Now())
+			l.sealed()
 		}
 	})
 	return l, nil
