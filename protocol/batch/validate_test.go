@@ -503,8 +503,8 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
-func benchmarkBatch(b testing.TB, records, size int) Batch {
-	b.Helper()
+func benchmarkBatch(tb testing.TB, records, size int) Batch {
+	tb.Helper()
 	builder := NewBuilder(plain())
 	value := bytes.Repeat([]byte("v"), size)
 	for range records {
@@ -512,7 +512,7 @@ func benchmarkBatch(b testing.TB, records, size int) Batch {
 	}
 	out, err := builder.Build()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
