@@ -28,6 +28,7 @@ type world struct {
 	part   Partition
 
 	closeMayFail bool
+	maintenance  func() Maintenance
 }
 
 func newWorld(tb testing.TB, fs vfs.FS, dir string) *world {
@@ -47,7 +48,7 @@ func osWorld(tb testing.TB) *world {
 
 func (w *world) options() SetOptions {
 	return SetOptions{
-		Clock: w.clock, Epoch: w.epoch,
+		Clock: w.clock, Epoch: w.epoch, Maintenance: w.maintenance,
 		LogStart:    func(p Partition) int64 { return w.starts[p] },
 		SetLogStart: func(p Partition, o int64) error { w.starts[p] = o; return nil },
 	}
