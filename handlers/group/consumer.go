@@ -317,7 +317,7 @@ func (k *consumer) tick(t *turn) {
 			t.c.metrics.expired.Add(float64(len(gone)))
 		}
 	}
-	if k.resolveBy != 0 && k.resolveBy <= t.now {
+	if k.group.consumer == k && k.resolveBy != 0 && k.resolveBy <= t.now { // it may have become a classic group
 		k.resolve(t)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
@@ -322,6 +323,9 @@ func (k *consumer) resubscribe(t *turn, c *change, before, next *consumerMember)
 func (k *consumer) install(t *turn) {
 	g := k.group
 	if g.classic != nil {
+		if left := len(g.classic.order); left > 0 {
+			t.c.log.Info("classic group upgraded", zap.String("group", g.id), zap.Int("members", left))
+		}
 		g.classic.abandonWaiting(protocol.RebalanceInProgress)
 		g.classic = nil
 	}

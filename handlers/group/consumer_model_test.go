@@ -15,8 +15,9 @@ import (
 )
 
 // TestConsumerModel lets members of a consumer group join, subscribe anew, give up and take on partitions, leave, vanish and
-// come back at random, some of them static, while topics are made, grown and deleted, time passes, commits to the store
-// fail and the broker restarts. After each step it holds that
+// come back at random, some of them static, some by the classic protocol, so that the group is upgraded and downgraded,
+// while topics are made, grown and deleted, time passes, commits to the store fail and the broker restarts. After each
+// step it holds that
 //
 //  1. no partition is owned by two members that the group knows, as the members themselves see it;
 //  2. a member's epoch doesn't go back while it stays, and the group's never does;
@@ -62,6 +63,8 @@ type consumerClient struct {
 	assignor string
 	changed  bool // has to say what it subscribes to
 	in       bool
+
+	classic *classicClient // nil when it speaks KIP-848
 }
 
 type consumerModel struct {
@@ -86,8 +89,11 @@ func runConsumerModel(t *testing.T, seed uint64) {
 	m.makeTopic("a2", int32(1+m.rand.IntN(4)))
 	for i := range 2 + m.rand.IntN(4) {
 		c := &consumerClient{name: fmt.Sprint("c", i)}
-		if m.rand.IntN(3) == 0 {
+		switch m.rand.IntN(6) {
+		case 0, 1:
 			c.instance = fmt.Sprint("i", i)
+		case 2, 3:
+			c.classic = &classicClient{}
 		}
 		m.choose(c)
 		m.clients = append(m.clients, c)
@@ -110,7 +116,11 @@ func (m *consumerModel) fatal(format string, args ...any) {
 
 func (m *consumerModel) choose(c *consumerClient) {
 	c.names, c.regex, c.assignor = nil, "", []string{"", "uniform", "range"}[m.rand.IntN(3)]
-	switch m.rand.IntN(5) {
+	kind := m.rand.IntN(5)
+	if c.classic != nil {
+		kind = 1 + m.rand.IntN(4) // it has no patterns
+	}
+	switch kind {
 	case 0:
 		c.regex = []string{"a.*", "b.*", "[ab]1"}[m.rand.IntN(3)]
 	case 1:
@@ -125,7 +135,10 @@ func (m *consumerModel) choose(c *consumerClient) {
 
 func (m *consumerModel) step() {
 	c := m.clients[m.rand.IntN(len(m.clients))]
+	m.hear()
 	switch n := m.rand.IntN(100); {
+	case n < 60 && c.classic != nil:
+		m.proceed(c)
 	case n < 15:
 		m.obey(c)
 	case n < 60:
@@ -140,6 +153,9 @@ func (m *consumerModel) step() {
 	case n < 80:
 		m.note("%s vanishes", c.name)
 		c.in, c.memberID, c.owned, c.assigned = false, "", nil, nil
+		if c.classic != nil {
+			c.classic = &classicClient{}
+		}
 	case n < 83:
 		m.changeTopics()
 	case n < 94:
@@ -287,6 +303,10 @@ func (c *consumerClient) ownedText() string {
 }
 
 func (m *consumerModel) leaveConsumer(c *consumerClient) {
+	if c.classic != nil {
+		m.leaveByClassic(c)
+		return
+	}
 	if !c.in {
 		return
 	}
@@ -312,6 +332,9 @@ func (m *consumerModel) commitConsumer(c *consumerClient) {
 		m.next++
 		req := commitRequestOf("g", topic.Name, p.number, int64(m.next))
 		req.Version, req.MemberID, req.Generation = 9, c.memberID, c.epoch
+		if c.classic != nil {
+			req.Version, req.Generation = 8, c.classic.generation
+		}
 		code := protocol.ErrorCode(m.OffsetCommit(req).Topics[0].Partitions[0].ErrorCode)
 		m.note("%s: commit of %s/%d at epoch %d answers %d", c.name, topic.Name, p.number, c.epoch, code)
 		if code == protocol.None {
@@ -325,6 +348,11 @@ func (m *consumerModel) restartConsumers() {
 	before := m.bookOf()
 	m.note("restart")
 	m.restart()
+	for _, c := range m.clients {
+		if c.classic != nil {
+			c.classic.join, c.classic.sync = nil, nil
+		}
+	}
 	if after := m.bookOf(); after != before {
 		m.fatal("after the restart\n%s\nbefore\n%s", after, before)
 	}
@@ -354,18 +382,29 @@ func (m *consumerModel) check() {
 		break
 	}
 	g := m.find("g")
-	if g == nil || g.consumer == nil {
+	if g == nil {
 		return
 	}
-	k := g.consumer
-	if k.epoch < m.highest {
-		m.fatal("group epoch %d after %d", k.epoch, m.highest)
+	epoch, complaint := int32(0), ""
+	known := func(string) bool { return false }
+	switch {
+	case g.consumer != nil:
+		epoch, complaint = g.consumer.epoch, g.consumer.audit()
+		known = func(id string) bool { return g.consumer.members[id] != nil }
+	case g.classic != nil:
+		epoch, complaint = g.classic.next-1, g.classic.audit(m.turn().now)
+		known = func(id string) bool { return g.classic.members[id] != nil }
 	}
-	m.highest = k.epoch
+	if complaint != "" {
+		m.fatal("%s", complaint)
+	}
+	if epoch < m.highest {
+		m.fatal("group epoch or generation %d after %d", epoch, m.highest)
+	}
+	m.highest = epoch
 	owners := map[partitionPlace]string{}
 	for _, c := range m.clients {
-		member := k.members[c.memberID]
-		if !c.in || member == nil {
+		if !c.in || !known(c.memberID) {
 			continue
 		}
 		for p := range c.owned {
@@ -374,9 +413,6 @@ func (m *consumerModel) check() {
 			}
 			owners[p] = c.name
 		}
-	}
-	if complaint := k.audit(); complaint != "" {
-		m.fatal("%s", complaint)
 	}
 }
 
@@ -423,17 +459,22 @@ func (m *consumerModel) end() {
 	m.failing = time.Time{}
 	m.note("peace")
 	m.pass(time.Minute) // those that are gone expire
-	for range 40 {
+	for range 60 {
 		for _, c := range m.clients {
-			m.beatConsumer(c, true)
-			m.obey(c)
+			m.hear()
+			if c.classic != nil {
+				m.proceed(c)
+			} else {
+				m.beatConsumer(c, true)
+				m.obey(c)
+			}
+			m.hear()
 			m.check()
 		}
 		m.pass(700 * time.Millisecond)
 	}
-	k := m.find("g").consumer
-	if k.stateName() != "Stable" {
-		m.fatal("state %s in peace", k.stateName())
+	if state := m.state("g"); state != "Stable" {
+		m.fatal("state %s in peace", state)
 	}
 	owners := map[partitionPlace]string{}
 	for _, c := range m.clients {
@@ -444,7 +485,7 @@ func (m *consumerModel) end() {
 		}
 	}
 	for _, topic := range m.view.Load().All() {
-		if !k.subscribes(topic.Name) {
+		if !m.find("g").subscribes(topic.Name) {
 			continue
 		}
 		for number := range topic.Partitions {

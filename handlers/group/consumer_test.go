@@ -267,7 +267,7 @@ func TestInternalTopicsCanBeSubscribedToAndCommittedOn(t *testing.T) {
 	internal := &meta.Topic{Name: "__consumer_offsets", ID: [16]byte{9}, Partitions: 2}
 	b.Coordinator.topics = (&mergedTopics{stored: b.view.Load, internal: []*meta.Topic{internal}}).get
 	b.makeTopic("a", 1)
-	if b.topics() != b.topics() {
+	if first, second := b.topics(), b.topics(); first != second {
 		t.Fatal("the view changes though no topic does")
 	}
 	m := b.native("m1")

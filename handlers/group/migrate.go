@@ -45,7 +45,6 @@ func (k *classic) upgrade(t *turn) (*consumer, func(*meta.Batch), *refusal) {
 		for id, m := range next.members {
 			b.PutGroup(memberKey(k.group.id, id), m.encode())
 		}
-		t.c.log.Info("classic group upgraded", zap.String("group", k.group.id), zap.Int("members", len(next.members)))
 	}, nil
 }
 
@@ -124,7 +123,9 @@ func (k *consumer) downgrade(t *turn, gone []*consumerMember, joining *joinReque
 	}
 	next.protocol = next.chooseProtocol(nil, nil)
 	for _, m := range next.order {
-		m.assignment = embed(k.members[m.id].target, m.metadata(next.protocol), t.c.topics())
+		// What it has, not what it is to have: if the group is upgraded again before it rejoins, nobody else may get that.
+		had := k.members[m.id]
+		m.assignment = embed(had.assigned.union(had.revoking), m.metadata(next.protocol), t.c.topics())
 	}
 	b.PutGroup(groupKey(g.id), next.record().encode())
 	b.PutGroup(markKey(g.id), mark{next.generation, next.next}.encode())
