@@ -48,6 +48,12 @@ func configuredInternalTopics(clusterID string, c *config.Broker) internalTopics
 	return all
 }
 
+// InternalTopics lists the topics that exist only in name, for those who must know them beside the stored ones: groups can
+// subscribe to them.
+func InternalTopics(clusterID string, c *config.Broker) []*meta.Topic {
+	return configuredInternalTopics(clusterID, c).all
+}
+
 func internalTopic(clusterID, name string, partitions int32, configs map[string]string) *meta.Topic {
 	t := &meta.Topic{Name: name, Partitions: partitions, Configs: configs}
 	sum := sha256.Sum256([]byte(clusterID + "/" + name))
