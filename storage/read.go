@@ -9,8 +9,12 @@ import (
 	"github.com/kbroker/kbroker/storage/segment"
 )
 
-// readAttempts is how often a read starts anew when segments were removed or an index rebuilt meanwhile.
-const readAttempts = 4
+const (
+	// readAttempts is how often a read starts anew when an index was rebuilt meanwhile.
+	readAttempts = 4
+	// staleAttempts is how often it does when segments were removed or replaced meanwhile.
+	staleAttempts = 100
+)
 
 // view is what a reader sees of a log at one moment.
 type view struct {
@@ -46,22 +50,22 @@ func (l *Log) view(i Isolation) (view, error) {
 func (l *Log) Read(offset int64, o ReadOptions) (ReadResult, error) {
 	for attempt := 1; ; attempt++ {
 		r, s, err := l.read(offset, o)
-		if err == nil || attempt == readAttempts || !l.again(s, err) {
+		if err == nil || !l.again(s, err, attempt) {
 			return r, err
 		}
 	}
 }
 
-// again says whether an operation that failed is worth repeating: its segment was removed meanwhile, or its index has just
-// been rebuilt.
-func (l *Log) again(s *segment.Segment, err error) bool {
+// again says whether an operation that failed, for the so manieth time, is worth repeating: its segment was removed or
+// replaced meanwhile, or its index has just been rebuilt.
+func (l *Log) again(s *segment.Segment, err error, attempt int) bool {
 	switch {
 	case segment.IsClosed(err):
-		return true
+		return attempt < staleAttempts
 	case errors.Is(err, errSwapped):
-		return l.settled()
+		return attempt < staleAttempts && l.settled()
 	case errors.Is(err, segment.ErrIndex):
-		return l.rebuild(s) == nil
+		return attempt < readAttempts && l.rebuild(s) == nil
 	default:
 		return false
 	}

@@ -40,23 +40,42 @@ func (l *Log) timeIn(v *view, s *segment.Segment, ms int64) (TimestampOffset, bo
 
 // MaxTimestamp finds the first record with the largest timestamp among those that the isolation lets see.
 func (l *Log) MaxTimestamp(i Isolation) (o TimestampOffset, found bool, err error) {
+	for attempt := 1; ; attempt++ {
+		v, err := l.view(i)
+		if err != nil {
+			return TimestampOffset{}, false, err
+		}
+		o, s, found, err := l.maxIn(&v)
+		if err == nil {
+			return o, found, nil
+		}
+		if !l.again(s, err, attempt) {
+			return TimestampOffset{}, false, l.corruption(s, err)
+		}
+	}
+}
+
+// maxIn is one attempt. The segment comes with an error.
+func (l *Log) maxIn(v *view) (o TimestampOffset, s *segment.Segment, found bool, err error) {
 	var best segment.Location
 	var home *segment.Segment
-	var seen view
-	err = l.search(i, func(v *view, s *segment.Segment) (bool, error) {
-		if home != nil && s.MaxTimestamp() <= best.MaxTimestamp {
-			return false, nil
+	for _, s = range v.segments {
+		if s.Next() <= v.Start || s.Base >= v.limit || (home != nil && s.MaxTimestamp() <= best.MaxTimestamp) {
+			continue
 		}
-		loc, ok, findErr := s.MaxTime(v.Start, v.limit)
+		loc, ok, err := s.MaxTime(v.Start, v.limit)
+		if err != nil {
+			return o, s, false, err
+		}
 		if ok && (home == nil || loc.MaxTimestamp > best.MaxTimestamp) {
-			best, home, seen = loc, s, *v
+			best, home = loc, s
 		}
-		return false, findErr
-	})
-	if err != nil || home == nil {
-		return TimestampOffset{}, false, err
 	}
-	return l.recordIn(home, best, &seen, func(timestamp int64) bool { return timestamp >= best.MaxTimestamp })
+	if home == nil {
+		return o, nil, false, nil
+	}
+	o, found, err = l.recordIn(home, best, v, func(timestamp int64) bool { return timestamp >= best.MaxTimestamp })
+	return o, home, found, err
 }
 
 // search calls visit for each segment that holds something to see, in order, until it says that it is done. If segments
@@ -81,7 +100,7 @@ func (l *Log) search(i Isolation, visit func(v *view, s *segment.Segment) (bool,
 		if err == nil {
 			return nil
 		}
-		if attempt == readAttempts || !l.again(last, err) {
+		if !l.again(last, err, attempt) {
 			return l.corruption(last, err)
 		}
 	}
