@@ -228,6 +228,7 @@ func (b *Broker) openLogs(context.Context) error {
 		SetLogStart: func(p storage.Partition, start int64) error {
 			return b.meta.SetLogStart(p.ID, p.Number, start)
 		},
+		Maintenance: func() storage.Maintenance { return maintenanceOf(b.config) },
 	})
 	if err != nil {
 		return err
