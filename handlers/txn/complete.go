@@ -179,5 +179,5 @@ func (c *Coordinator) completed(e *entry) {
 	close(e.completed)
 	e.completed = nil
 	e.late = true
-	c.settleLater(e)
+	c.settleLater(e, settleAfter)
 }

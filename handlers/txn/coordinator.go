@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -324,6 +325,7 @@ func (c *Coordinator) commit(e *entry, next State) protocol.ErrorCode {
 	b.PutTransaction(e.id, next.encode(make([]byte, 0, 128)))
 	if err := c.Store.Commit(&b); err != nil {
 		e.unsettled = true
+		c.settleLater(e, settleAgain)
 		c.metrics.storeErrors.Inc()
 		c.Logger.Warn("transaction's state not committed", zap.String("transactional id", e.id), zap.Error(err))
 		return protocol.CoordinatorNotAvailable
@@ -332,14 +334,15 @@ func (c *Coordinator) commit(e *entry, next State) protocol.ErrorCode {
 	return protocol.None
 }
 
-// all lists the entries in no order.
+// all lists the entries by id.
 func (c *Coordinator) all() []*entry {
 	c.registry.RLock()
-	defer c.registry.RUnlock()
 	list := make([]*entry, 0, len(c.registry.entries))
 	for _, e := range c.registry.entries {
 		list = append(list, e)
 	}
+	c.registry.RUnlock()
+	slices.SortFunc(list, func(a, b *entry) int { return strings.Compare(a.id, b.id) })
 	return list
 }
 

@@ -263,7 +263,7 @@ func (c *Coordinator) Describe(id string) (Description, protocol.ErrorCode) {
 	return Description{e.id, e.state}, protocol.None
 }
 
-// List tells of all transactional ids for which want returns true, in no order. Descriptions are shared and must not be
+// List tells of all transactional ids for which want returns true, by id. Descriptions are shared and must not be
 // changed.
 func (c *Coordinator) List(want func(*Description) bool) []Description {
 	var list []Description

@@ -12,22 +12,24 @@ import (
 
 // That a transaction is complete needn't be in the store before anyone is answered: what is there, Prepare*, leads to the
 // same. So it is written a little later, for all transactions of that time at once; a producer that goes on at once has
-// written its next state over it by then.
+// written its next state over it by then. The same way the store is made to agree after a commit has failed.
 
 const (
 	settleAfter = 50 * time.Millisecond
+	// settleAgain is the pause after an error.
+	settleAgain = 5 * time.Second
 	// settleTogether bounds how many ids are locked and written together.
 	settleTogether = 256
 )
 
-// settler remembers whose completion isn't in the store.
+// settler remembers of whom the store doesn't have the last state.
 type settler struct {
 	settling sync.Mutex // held by who locks several entries; comes before all of them
 
 	sync.Mutex
-	late   []*entry
+	behind []*entry
 	timer  clock.Timer
-	armed  bool
+	at     time.Time // when the timer fires, if behind isn't empty
 	closed bool
 }
 
@@ -44,64 +46,73 @@ func (s *settler) stop() {
 func (s *settler) take() []*entry {
 	s.Lock()
 	defer s.Unlock()
-	late := s.late
-	s.late, s.armed = nil, false
-	for _, e := range late {
+	behind := s.behind
+	s.behind = nil
+	for _, e := range behind {
 		e.listed = false
 	}
-	return late
+	return behind
 }
 
-// settleLater sees to it that a completion gets into the store.
-func (c *Coordinator) settleLater(e *entry) {
+// settleLater sees to it that an entry's state gets into the store after a pause.
+func (c *Coordinator) settleLater(e *entry, pause time.Duration) {
 	s := &c.settler
 	s.Lock()
 	defer s.Unlock()
 	if !e.listed {
 		e.listed = true
-		s.late = append(s.late, e)
+		s.behind = append(s.behind, e)
 	}
-	if s.armed || s.closed {
+	at := c.Clock.Now().Add(pause)
+	if s.closed || len(s.behind) > 1 && !at.Before(s.at) {
 		return
 	}
-	s.armed = true
-	s.timer = c.Clock.AfterFunc(settleAfter, c.settle)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.at = at
+	s.timer = c.Clock.AfterFunc(pause, c.settle)
 }
 
-// settle writes the completions that aren't in the store yet.
+// settle writes the states that aren't in the store.
 func (c *Coordinator) settle() {
 	c.settler.settling.Lock()
 	defer c.settler.settling.Unlock()
-	late := c.settler.take()
-	for len(late) > 0 {
-		n := min(len(late), settleTogether)
-		c.settleSome(late[:n])
-		late = late[n:]
+	behind := c.settler.take()
+	for len(behind) > 0 {
+		n := min(len(behind), settleTogether)
+		c.settleSome(behind[:n])
+		behind = behind[n:]
 	}
 }
 
-// settleSome does so for some entries, each of them locked meanwhile, so that none is written over a newer state. An error
-// is no harm: the next commit of the id says more, or the next process completes the transaction once more.
-func (c *Coordinator) settleSome(late []*entry) {
+// settleSome does so for some entries, each of them locked meanwhile, so that none is written over a newer state.
+func (c *Coordinator) settleSome(behind []*entry) {
 	var b meta.Batch
-	written := late[:0:0]
-	for _, e := range late {
+	written := make([]*entry, 0, len(behind))
+	for _, e := range behind {
 		e.mu.Lock()
-		if !e.late || e.dead || e.unsettled {
+		if e.dead || !e.known || !e.late && !e.unsettled {
 			e.mu.Unlock()
 			continue
 		}
-		e.late = false
 		b.PutTransaction(e.id, e.state.encode(nil))
 		written = append(written, e)
 	}
-	if b.Len() > 0 {
-		if err := c.Store.Commit(&b); err != nil {
-			c.metrics.storeErrors.Inc()
-			c.Logger.Warn("completed transactions not noted", zap.Error(err))
-		}
+	if len(written) == 0 {
+		return
+	}
+	err := c.Store.Commit(&b)
+	if err != nil {
+		c.metrics.storeErrors.Inc()
+		c.Logger.Warn("transactions' states not committed; it is tried again", zap.Int("transactional ids", len(written)), zap.Error(err))
 	}
 	for _, e := range written {
+		if err == nil {
+			e.late, e.unsettled = false, false
+		} else {
+			c.settleLater(e, settleAgain)
+		}
 		e.mu.Unlock()
 	}
 }

@@ -81,6 +81,7 @@ func (c *Coordinator) forget(e *entry) {
 	b.DeleteTransaction(e.id)
 	if err := c.Store.Commit(&b); err != nil {
 		e.unsettled = true
+		c.settleLater(e, settleAgain)
 		c.metrics.storeErrors.Inc()
 		c.Logger.Warn("transactional id not removed", zap.String("transactional id", e.id), zap.Error(err))
 		return
