@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -82,6 +83,21 @@ func groupSettings(c *config.Broker) group.Config {
 	out.Consumer.Upgrade = policy == "upgrade" || policy == "bidirectional"
 	out.Consumer.Downgrade = policy == "downgrade" || policy == "bidirectional"
 	return out
+}
+
+// groupOverrides gives a group its own settings of the KIP-848 protocol.
+func groupOverrides(c *config.Broker) func(string, group.ConsumerConfig) group.ConsumerConfig {
+	return func(name string, out group.ConsumerConfig) group.ConsumerConfig {
+		if len(c.Dynamic(config.KindGroup, name)) == 0 {
+			return out
+		}
+		own := c.Group(name)
+		ms := func(key string) time.Duration { return time.Duration(own.Int(key)) * time.Millisecond }
+		out.SessionTimeout = ms("consumer.session.timeout.ms")
+		out.HeartbeatInterval = ms("consumer.heartbeat.interval.ms")
+		out.AssignmentInterval = ms("consumer.assignment.interval.ms")
+		return out
+	}
 }
 
 // registry passes metrics on to where they are wanted, the embedding program's registry or the one that the admin listener

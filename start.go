@@ -265,7 +265,7 @@ func (b *Broker) serve(context.Context) error {
 	})
 	groups, err := group.New(group.Options{
 		Store: b.meta, Clock: b.clock, Logger: b.log, Config: newSettings(b.config, groupSettings).get, Topics: b.meta.Topics,
-		Registerer: b.registerer(),
+		Registerer: b.registerer(), GroupConfig: groupOverrides(b.config), Internal: handlers.InternalTopics(b.meta.ClusterID(), b.config),
 	})
 	if err != nil {
 		return err
