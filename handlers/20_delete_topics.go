@@ -22,6 +22,7 @@ func (h *Handlers) deleteTopics(r *protocol.Request, q *kmsg.DeleteTopicsRequest
 	for _, t := range requestedDeletions(q) {
 		d.add(t.Topic, t.TopicID)
 	}
+	d.remove()
 	a.Topics = d.answer
 	return reply(r, a)
 }
@@ -47,14 +48,16 @@ func requestedDeletions(q *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestT
 	return all
 }
 
-// topicDeletion works through one request. A topic that is named twice, be it by name and by id, is not deleted and
-// answered once.
+// topicDeletion works through one request: it answers entry by entry, then deletes what can be, all at once. A topic that is
+// named twice, be it by name and by id, is not deleted and answered once.
 type topicDeletion struct {
 	h       *Handlers
 	names   map[string]int          // how often each name stands in the request; 0 once it has been answered
 	ids     map[storage.TopicID]int // the same for ids
 	refused error                   // why nothing is deleted
 	answer  []kmsg.DeleteTopicsResponseTopic
+	doomed  []storage.TopicID // topics to be deleted
+	places  []int             // of those in the answer
 }
 
 func (d *topicDeletion) count(q *kmsg.DeleteTopicsRequest) {
@@ -103,7 +106,7 @@ func (d *topicDeletion) addName(name string) {
 		d.ids[t.ID] = 0
 		d.fail(&name, t.ID, errSameTopic)
 	default:
-		d.remove(&t.Name, t.ID)
+		d.doom(&t.Name, t.ID)
 	}
 }
 
@@ -128,23 +131,31 @@ func (d *topicDeletion) addID(id storage.TopicID) {
 		d.names[t.Name] = 0
 		d.fail(&t.Name, id, errSameTopic)
 	default:
-		d.remove(&t.Name, id)
+		d.doom(&t.Name, id)
 	}
 }
 
-// remove deletes a topic that is there.
-func (d *topicDeletion) remove(name *string, id storage.TopicID) {
+// doom answers for a topic that is there, and is going to be deleted.
+func (d *topicDeletion) doom(name *string, id storage.TopicID) {
 	if d.h.internal.withID(id) != nil {
 		d.fail(name, id, &wireError{protocol.InvalidTopicException, "Internal topics can't be deleted."})
 		return
 	}
-	if err := d.h.deleteTopic(id); err != nil {
-		d.fail(name, id, err)
-		return
-	}
+	d.doomed, d.places = append(d.doomed, id), append(d.places, len(d.answer))
 	a := kmsg.NewDeleteTopicsResponseTopic()
 	a.Topic, a.TopicID = name, id
 	d.answer = append(d.answer, a)
+}
+
+// remove deletes the topics that are to be deleted.
+func (d *topicDeletion) remove() {
+	if len(d.doomed) == 0 {
+		return
+	}
+	for i, err := range d.h.removeTopics(d.doomed) {
+		a := &d.answer[d.places[i]]
+		a.ErrorCode, a.ErrorMessage = int16(codeOf(err)), textOf(err)
+	}
 }
 
 func (d *topicDeletion) fail(name *string, id storage.TopicID, err error) {

@@ -114,10 +114,10 @@ func (g *groupsFake) ConsumerGroupDescribe(q *kmsg.ConsumerGroupDescribeRequest)
 	return kmsg.NewPtrConsumerGroupDescribeResponse()
 }
 
-func (g *groupsFake) TopicDeleted(topic string) {
+func (g *groupsFake) TopicsDeleted(topics []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.deleted = append(g.deleted, topic)
+	g.deleted = append(g.deleted, topics...)
 }
 
 // controlStore is a memoryStore that can grow topics and refuse to open their logs.

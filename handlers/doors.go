@@ -63,8 +63,8 @@ type Meta interface {
 	// CreateTopics makes topics durable and visible, all or none; meta.ErrTopicExists. The store sets ID, EpochBase and
 	// CreatedMs and returns the topics as stored, in order.
 	CreateTopics(all []meta.Topic) ([]*meta.Topic, error)
-	// DeleteTopic removes a topic, its partitions' records and all cursors on it, in one commit; meta.ErrNoTopic.
-	DeleteTopic(id storage.TopicID) (*meta.Topic, error)
+	// DeleteTopics removes topics, their partitions' records and all cursors on them, all or none; meta.ErrNoTopic.
+	DeleteTopics(ids []storage.TopicID) ([]*meta.Topic, error)
 	// GrowTopic sets a larger number of partitions.
 	GrowTopic(id storage.TopicID, partitions int32) (*meta.Topic, error)
 	// SetTopicConfigs replaces the topic's own settings.

@@ -10,6 +10,7 @@ import (
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/protocol/clock"
+	"github.com/kbroker/kbroker/storage"
 )
 
 // sessionRequest is a Fetch in a session that doesn't wait.
@@ -185,7 +186,7 @@ func TestFetchSessionOfADeletedTopic(t *testing.T) {
 	req := sessionRequest(13, 0, 0, "", 0)
 	req.Topics[0].TopicID = topic.ID
 	id := p.fetchNow(req).SessionID
-	if _, err := p.store.DeleteTopic(topic.ID); err != nil {
+	if _, err := p.store.DeleteTopics([]storage.TopicID{topic.ID}); err != nil {
 		t.Fatal(err)
 	}
 	code := func(epoch int32) protocol.ErrorCode {

@@ -13,7 +13,8 @@ import (
 // Groups is the group coordinator. Concurrent calls are allowed; it keeps nothing of a request, and knows topics by name.
 // *group.Coordinator implements it.
 type Groups interface {
-	// JoinGroup waits until the group's members have come together.
+	// JoinGroup waits until the group's members have come together. It and SyncGroup empty the request, so that a wait holds no
+	// memory.
 	JoinGroup(ctx context.Context, c group.Client, version int16, q *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse
 	// SyncGroup waits until the leader has told who gets what.
 	SyncGroup(ctx context.Context, version int16, q *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse
@@ -34,8 +35,8 @@ type Groups interface {
 	TxnOffsetCommit(q *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse
 	// CompleteTransaction makes the offsets of a producer's transaction count, or drops them. It may be called again.
 	CompleteTransaction(producerID int64, commit bool) error
-	// TopicDeleted forgets the offsets that were committed on a topic.
-	TopicDeleted(topic string)
+	// TopicsDeleted forgets the offsets that were committed on topics.
+	TopicsDeleted(topics []string)
 }
 
 var _ Groups = (*group.Coordinator)(nil)
@@ -49,6 +50,20 @@ func clientOf(r *protocol.Request) group.Client {
 func answered(r *protocol.Request, a kmsg.Response) protocol.Response {
 	a.SetVersion(r.Header.Version)
 	return reply(r, a)
+}
+
+// distinct keeps the first of each, in order. What a request names again and again must not make its answer larger than
+// what there is to tell.
+func distinct(all []string) []string {
+	seen := make(map[string]struct{}, len(all))
+	kept := all[:0]
+	for _, s := range all {
+		if _, again := seen[s]; !again {
+			seen[s] = struct{}{}
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }
 
 // copied takes bytes out of a request's frame.

@@ -267,11 +267,12 @@ func (r *memoryRecords) Release() {
 
 // memoryStore is the metadata and the logs of a test.
 type memoryStore struct {
-	mu      sync.Mutex
-	topics  *meta.Topics
-	logs    map[storage.TopicID][]*memoryLog
-	nextID  int64
-	reserve int
+	mu        sync.Mutex
+	topics    *meta.Topics
+	logs      map[storage.TopicID][]*memoryLog
+	nextID    int64
+	reserve   int
+	deletions int // commits that deleted topics
 }
 
 func newMemoryStore() *memoryStore {
@@ -298,15 +299,20 @@ func (s *memoryStore) CreateTopic(t meta.Topic) (*meta.Topic, error) {
 	return &t, nil
 }
 
-func (s *memoryStore) DeleteTopic(id storage.TopicID) (*meta.Topic, error) {
+func (s *memoryStore) DeleteTopics(ids []storage.TopicID) ([]*meta.Topic, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.topics.WithID(id)
-	if found == nil {
-		return nil, meta.ErrNoTopic
+	s.deletions++
+	var gone []*meta.Topic
+	for _, id := range ids {
+		found := s.topics.WithID(id)
+		if found == nil {
+			return nil, meta.ErrNoTopic
+		}
+		gone = append(gone, found)
 	}
-	s.topics = meta.NewTopics(slices.DeleteFunc(slices.Clone(s.topics.All()), func(t *meta.Topic) bool { return t.ID == id }))
-	return found, nil
+	s.topics = meta.NewTopics(slices.DeleteFunc(slices.Clone(s.topics.All()), func(t *meta.Topic) bool { return slices.Contains(gone, t) }))
+	return gone, nil
 }
 
 func (s *memoryStore) GrowTopic(storage.TopicID, int32) (*meta.Topic, error) {

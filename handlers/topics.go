@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -118,7 +119,7 @@ func (h *Handlers) makeTopics(wanted []*newTopic) {
 
 // unmakeTopic takes back a topic whose logs failed to open.
 func (h *Handlers) unmakeTopic(t *meta.Topic) {
-	if _, err := h.Meta.DeleteTopic(t.ID); err != nil {
+	if _, err := h.Meta.DeleteTopics([]storage.TopicID{t.ID}); err != nil {
 		h.Logger.Error("topic can't be taken back after its logs failed to open", zap.String("topic", t.Name), zap.Error(err))
 		return
 	}
@@ -160,21 +161,39 @@ func (h *Handlers) autoCreateTopics(names []string) []*newTopic {
 	return wanted
 }
 
-// deleteTopic removes a topic, its logs, and the offsets committed on it.
-func (h *Handlers) deleteTopic(id storage.TopicID) error {
+// removeTopics removes topics in one commit, their logs, and the offsets committed on them. It returns an error for each.
+func (h *Handlers) removeTopics(ids []storage.TopicID) []error {
 	h.lifecycle.mu.Lock()
 	defer h.lifecycle.mu.Unlock()
-	t, err := h.Meta.DeleteTopic(id)
+	errs := make([]error, len(ids))
+	there := make([]storage.TopicID, 0, len(ids))
+	for i, id := range ids {
+		if h.Meta.Topics().WithID(id) == nil { // deleted meanwhile
+			errs[i] = meta.ErrNoTopic
+			continue
+		}
+		there = append(there, id)
+	}
+	gone, err := h.Meta.DeleteTopics(there)
 	if err != nil {
-		return fmt.Errorf("delete topic: %w", err)
+		for i := range errs {
+			errs[i] = cmp.Or(errs[i], fmt.Errorf("delete topics: %w", err))
+		}
+		return errs
 	}
-	h.forgetTopicConfig(id)
-	h.Groups.TopicDeleted(t.Name)
-	if err = h.Logs.Delete(id); err != nil {
-		// The topic is gone all the same; what is left of its files the next start removes.
-		h.Logger.Warn("logs of a deleted topic can't be removed", zap.String("topic", t.Name), zap.Error(err))
+	names := make([]string, len(gone))
+	for i, t := range gone {
+		h.forgetTopicConfig(t.ID)
+		names[i] = t.Name
 	}
-	return nil
+	h.Groups.TopicsDeleted(names)
+	for _, t := range gone {
+		if err = h.Logs.Delete(t.ID); err != nil {
+			// The topic is gone all the same; what is left of its files the next start removes.
+			h.Logger.Warn("logs of a deleted topic can't be removed", zap.String("topic", t.Name), zap.Error(err))
+		}
+	}
+	return errs
 }
 
 // growTopic adds partitions to a topic, up to the given number.

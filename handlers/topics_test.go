@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -253,6 +254,17 @@ func TestDeleteTopics(t *testing.T) {
 	}
 }
 
+func TestTopicsOfARequestAreDeletedInOneCommit(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.create("a", "b", "c")
+	before := c.store.deletions
+	ask(c, deletionOf(5, "a", "no", "b", "c"), kmsg.NewPtrDeleteTopicsResponse())
+	if n := c.store.deletions - before; n != 1 || c.store.Topics().Len() != 0 {
+		t.Errorf("%d commits, %d topics left", n, c.store.Topics().Len())
+	}
+}
+
 func TestDeleteTopicsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	c := newControl(t, "delete.topic.enable", "false")
@@ -349,7 +361,7 @@ func TestTopicConfigFollowsTopicAndBroker(t *testing.T) {
 	if got := c.topicConfig(topic).RetentionMs; got != first.RetentionMs {
 		t.Errorf("retention.ms is %d", got)
 	}
-	if err := c.deleteTopic(topic.ID); err != nil {
+	if err := errors.Join(c.removeTopics([]storage.TopicID{topic.ID})...); err != nil {
 		t.Fatal(err)
 	}
 	c.topicConfig(topic)

@@ -241,6 +241,9 @@ func TestTopicLife(t *testing.T) {
 	if set, err := s.SetTopicConfigs(b.ID, map[string]string{"x": "y"}); err != nil || set.Configs["x"] != "y" {
 		t.Errorf("configure: %+v %v", set, err)
 	}
+	if _, err := s.DeleteTopics([]storage.TopicID{a.ID, {1}, b.ID}); !errors.Is(err, ErrNoTopic) || s.Topics().Len() != 2 {
+		t.Errorf("delete with one that isn't there: %v, %d topics left", err, s.Topics().Len())
+	}
 	before := s.Topics()
 	if gone, err := s.DeleteTopic(a.ID); err != nil || gone.Name != "a" {
 		t.Errorf("delete: %+v %v", gone, err)
@@ -281,18 +284,19 @@ func TestTopicMadeAgainInheritsNothing(t *testing.T) {
 	t.Parallel()
 	disk := simdisk.New(1)
 	s := open(t, disk, testOptions())
-	a, ab := mustCreate(t, s, "a"), mustCreate(t, s, "a.b")
-	for _, topic := range []*Topic{a, ab} {
+	a, ab, other := mustCreate(t, s, "a"), mustCreate(t, s, "a.b"), mustCreate(t, s, "other")
+	for _, topic := range []*Topic{a, ab, other} {
 		if err := s.SetLogStart(topic.ID, 1, 77); err != nil {
 			t.Fatal(err)
 		}
 		mustCommit(t, s, putCursor("g", topic.Name, 5))
 		mustCommit(t, s, putCursor("with/slash", topic.Name, 6))
 	}
-	if _, err := s.DeleteTopic(a.ID); err != nil {
-		t.Fatal(err)
+	if gone, err := s.DeleteTopics([]storage.TopicID{a.ID, other.ID, a.ID}); err != nil || len(gone) != 2 {
+		t.Fatal(gone, err)
 	}
 	mustCommit(t, s, putCursor("g", "a", 9)) // was on its way when the topic went
+	mustCommit(t, s, putCursor("g", "other", 9))
 	again := mustCreate(t, s, "a")
 	if s.LogStart(again.ID, 1) != 0 || s.LogStart(a.ID, 1) != 0 {
 		t.Error("the log start was inherited")

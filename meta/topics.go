@@ -58,13 +58,13 @@ func (t *Topics) with(topic *Topic) *Topics {
 }
 
 // without returns a view that lacks topic.
-func (t *Topics) without(topic *Topic) *Topics {
+func (t *Topics) without(topics []*Topic) *Topics {
 	next := t.clone()
-	delete(next.byName, topic.Name)
-	delete(next.byID, topic.ID)
-	if at, found := next.find(topic.Name); found {
-		next.sorted = slices.Delete(next.sorted, at, at+1)
+	for _, topic := range topics {
+		delete(next.byName, topic.Name)
+		delete(next.byID, topic.ID)
 	}
+	next.sorted = slices.DeleteFunc(next.sorted, func(t *Topic) bool { return next.byID[t.ID] == nil })
 	return next
 }
 

@@ -22,27 +22,49 @@ func (s *Store) CreateTopic(t Topic) (*Topic, error) {
 
 // DeleteTopic removes a topic, its partitions' records and all cursors on it, in one commit; [ErrNoTopic].
 func (s *Store) DeleteTopic(id storage.TopicID) (*Topic, error) {
+	gone, err := s.DeleteTopics([]storage.TopicID{id})
+	if err != nil {
+		return nil, err
+	}
+	return gone[0], nil
+}
+
+// DeleteTopics removes topics, their partitions' records and all cursors on them, all in one commit or none; [ErrNoTopic]
+// if one isn't there. It returns the topics in order; one that stands twice in the list is there once.
+func (s *Store) DeleteTopics(ids []storage.TopicID) ([]*Topic, error) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
-	t := s.Topics().WithID(id)
-	if t == nil {
-		return nil, fmt.Errorf("delete topic %s: %w", id, ErrNoTopic)
+	gone := make([]*Topic, 0, len(ids))
+	names := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		t := s.Topics().WithID(id)
+		if t == nil {
+			return nil, fmt.Errorf("delete topic %s: %w", id, ErrNoTopic)
+		}
+		if !names[t.Name] {
+			names[t.Name] = true
+			gone = append(gone, t)
+		}
 	}
-	if err := s.deleteTopic(t); err != nil {
-		return nil, fmt.Errorf("delete topic %s: %w", t.Name, err)
+	if len(gone) == 0 {
+		return nil, nil
 	}
-	s.topics.Store(s.Topics().without(t))
+	if err := s.deleteTopics(gone, names); err != nil {
+		return nil, fmt.Errorf("delete %d topics, %s first: %w", len(gone), gone[0].Name, err)
+	}
+	left := s.Topics().without(gone)
+	s.topics.Store(left)
 	s.starts.Range(func(key, _ any) bool {
-		if k, ok := key.(logKey); ok && k.id == id {
+		if k, ok := key.(logKey); ok && left.WithID(k.id) == nil {
 			s.starts.Delete(k)
 		}
 		return true
 	})
-	return t, nil
+	return gone, nil
 }
 
-// deleteTopic commits the removal. No cursor can be committed meanwhile, and none on the topic afterwards.
-func (s *Store) deleteTopic(t *Topic) error {
+// deleteTopics commits the removal. No cursor can be committed meanwhile, and none on the topics afterwards.
+func (s *Store) deleteTopics(gone []*Topic, names map[string]bool) error {
 	if s.broken.Load() {
 		s.recoverLocked()
 	}
@@ -55,17 +77,19 @@ func (s *Store) deleteTopic(t *Topic) error {
 		return err
 	}
 	var b Batch
-	b.remove(topicKey(t.Name))
-	err := s.scan(string(appendKey(nil, partitionPrefix, t.Name, "")), func(key, _ []byte) error {
-		b.remove(key)
-		return nil
-	})
-	if err != nil {
-		return err
+	for _, t := range gone {
+		b.remove(topicKey(t.Name))
+		err := s.scan(string(appendKey(nil, partitionPrefix, t.Name, "")), func(key, _ []byte) error {
+			b.remove(key)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	err = s.scan(cursorPrefix, func(key, _ []byte) error {
+	err := s.scan(cursorPrefix, func(key, _ []byte) error {
 		_, tp, keyErr := parseCursorKey(key)
-		if keyErr == nil && tp.Topic == t.Name {
+		if keyErr == nil && names[tp.Topic] {
 			b.remove(key)
 		}
 		return keyErr
@@ -76,7 +100,7 @@ func (s *Store) deleteTopic(t *Topic) error {
 	if err = s.write(&b, true); err != nil {
 		return err
 	}
-	s.deleted[t.Name] = true
+	maps.Copy(s.deleted, names)
 	return nil
 }
 

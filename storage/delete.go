@@ -37,45 +37,65 @@ func (s *Set) Delete(id TopicID) error {
 		return ErrClosed
 	}
 	s.forgetRemovals(id)
-	var errs []error
+	dirs := make([]string, 0, len(partitions))
 	for _, l := range partitions {
 		l.discard()
 		s.maintenance.forget(l)
-		if err := s.moveAside(l.dir, id, l.part.Number); err != nil {
-			errs = append(errs, fmt.Errorf("delete %s: %w", l.part, err))
-		}
+		dirs = append(dirs, l.dir)
 	}
+	err := s.moveAside(id, dirs...)
 	s.removeDeleted()
-	return errors.Join(errs...)
+	if err != nil {
+		return fmt.Errorf("delete logs of topic %s: %w", id, err)
+	}
+	return nil
 }
 
-// moveAside moves a partition's directory to deleted/, durably. It is no error if there is none.
-func (s *Set) moveAside(dir string, id TopicID, partition int32) error {
+// moveAside moves directories of a topic's partitions to deleted/. When it returns, all moves are durable, which takes two
+// syncs however many there are. It is no error if there is no such directory.
+func (s *Set) moveAside(id TopicID, dirs ...string) error {
 	s.layout.Lock()
 	defer s.layout.Unlock()
-	if _, err := s.fs.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	target := filepath.Join(s.deleted, fmt.Sprintf("%s-%d", id, partition))
-	for n := 1; ; n++ {
-		if _, err := s.fs.Stat(target); errors.Is(err, fs.ErrNotExist) {
-			break
+	var errs []error
+	var topic string
+	for _, dir := range dirs {
+		switch err := s.moveOne(dir, id); {
+		case err == nil:
+			topic = filepath.Dir(dir)
+		case !errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, err)
 		}
-		target = filepath.Join(s.deleted, fmt.Sprintf("%s-%d.%d", id, partition, n))
 	}
-	if err := s.fs.Rename(dir, target); err != nil {
-		return err
+	if topic == "" {
+		return errors.Join(errs...)
 	}
-	topic := filepath.Dir(dir)
 	for _, d := range []string{s.deleted, topic} {
 		if err := s.fs.SyncDir(d); err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 	}
 	if rest, err := s.list(topic); err == nil && len(rest) == 0 {
 		_ = s.fs.Remove(topic) // an empty directory does no harm
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// moveOne moves a partition's directory to a name in deleted/ that is free; fs.ErrNotExist if there is none. The caller holds
+// layout.
+func (s *Set) moveOne(dir string, id TopicID) error {
+	if _, err := s.fs.Stat(dir); err != nil {
+		return err
+	}
+	name := filepath.Join(s.deleted, id.String()+"-"+filepath.Base(dir))
+	target := name
+	for n := 1; ; n++ {
+		if _, err := s.fs.Stat(target); errors.Is(err, fs.ErrNotExist) {
+			return s.fs.Rename(dir, target)
+		} else if err != nil {
+			return err
+		}
+		target = fmt.Sprintf("%s.%d", name, n)
+	}
 }
 
 // removeDeleted removes what lies in deleted/, in the background.
@@ -134,7 +154,7 @@ func (s *Set) sweepPartition(topic, name string, known func(string, int32, Topic
 		return nil
 	}
 	s.logger.Info("partition of a topic that is no more is removed", zap.String("directory", dir), zap.Stringer("topic_id", id))
-	return s.moveAside(dir, id, int32(number))
+	return s.moveAside(id, dir)
 }
 
 // removal is files that are to be removed later.

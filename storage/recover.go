@@ -146,7 +146,7 @@ func (r *recovery) checkID() (ours bool, err error) {
 		l.set.logger.Warn("directory belongs to another topic and is moved aside",
 			zap.String("directory", l.dir), zap.Stringer("topic_id", id))
 		r.side, r.bases = nil, nil
-		return false, l.set.moveAside(l.dir, id, l.part.Number)
+		return false, l.set.moveAside(id, l.dir)
 	case errors.Is(err, fs.ErrNotExist) && len(r.bases) == 0:
 		return true, nil
 	case !errors.Is(err, errSideFile) && !errors.Is(err, fs.ErrNotExist):

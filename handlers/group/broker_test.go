@@ -82,7 +82,7 @@ func (b *testBroker) deleteTopic(name string) {
 	delete(b.byName, name)
 	b.setTopics()
 	b.store.deleteTopic(name)
-	b.TopicDeleted(name)
+	b.TopicsDeleted([]string{name})
 }
 
 func (b *testBroker) setTopics() {

@@ -94,16 +94,18 @@ func (g *group) subscribes(topic string) bool {
 	return g.classic != nil && g.classic.subscribes(topic) || g.consumer != nil && g.consumer.subscribes(topic)
 }
 
-// TopicDeleted forgets a topic's offsets. It is called after the store has removed the topic with its cursors, and the view
-// of topics shows that. What is being written just then the store leaves out.
-func (c *Coordinator) TopicDeleted(name string) {
+// TopicsDeleted forgets the offsets of topics. It is called after the store has removed the topics with their cursors, and
+// the view of topics shows that. What is being written just then the store leaves out.
+func (c *Coordinator) TopicsDeleted(names []string) {
 	for _, g := range c.all() {
 		o := &g.offsets
 		o.mu.Lock()
 		o.settle()
-		delete(o.topics, name)
-		for _, txn := range o.txns {
-			delete(txn.topics, name)
+		for _, name := range names {
+			delete(o.topics, name)
+			for _, txn := range o.txns {
+				delete(txn.topics, name)
+			}
 		}
 		o.mu.Unlock()
 	}

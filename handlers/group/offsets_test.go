@@ -298,7 +298,7 @@ func TestACommitUnderWayDoesNotOutliveItsTopic(t *testing.T) {
 	deleted := make(chan struct{})
 	go func() {
 		defer close(deleted)
-		b.TopicDeleted("a")
+		b.TopicsDeleted([]string{"a"})
 	}()
 	wantCode(t, "a commit after the deletion", b.commitOne("g", "", -1, "a", 0, 9), protocol.UnknownTopicOrPartition)
 	close(release)

@@ -69,7 +69,7 @@ func (s *memoryStore) setFail(fail bool) {
 	s.fail = func() bool { return fail }
 }
 
-// deleteTopic removes a topic's cursors as the store does before TopicDeleted.
+// deleteTopic removes a topic's cursors as the store does before TopicsDeleted.
 func (s *memoryStore) deleteTopic(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
