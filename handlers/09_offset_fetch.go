@@ -1,6 +1,8 @@
 package handlers
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kbroker/kbroker/protocol"
@@ -8,10 +10,11 @@ import (
 )
 
 // OffsetFetch, versions 1 to 10. From version 10 on topics come by id: they are named for the coordinator, and its
-// answer gets the ids.
+// answer gets the ids. All of a group's offsets are answered once, however often a request asks for them.
 
 // offsetFetch answers the offsets that groups have committed.
 func (h *Handlers) offsetFetch(r *protocol.Request, q *kmsg.OffsetFetchRequest) protocol.Response {
+	q.Groups = withoutRepeated(q.Groups)
 	if q.Version < 10 {
 		return answered(r, h.Groups.OffsetFetch(q))
 	}
@@ -29,6 +32,18 @@ func (h *Handlers) offsetFetch(r *protocol.Request, q *kmsg.OffsetFetchRequest) 
 		}
 	}
 	return answered(r, a)
+}
+
+// withoutRepeated leaves out what asks once more for all offsets of a group.
+func withoutRepeated(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGroup {
+	seen := make(map[string]struct{})
+	return slices.DeleteFunc(groups, func(g kmsg.OffsetFetchRequestGroup) bool {
+		_, again := seen[g.Group]
+		if g.Topics == nil {
+			seen[g.Group] = struct{}{}
+		}
+		return again && g.Topics == nil
+	})
 }
 
 // nameTopics names the topics of a request, and answers those whose ids no topic has. It adds what it finds to ids. nil,

@@ -11,7 +11,7 @@ import (
 )
 
 // FindCoordinator, versions 0 to 6. One broker coordinates everything, so the answer depends on nothing but the key's
-// form.
+// form. A key that comes twice is answered once.
 
 // The kinds of coordinators.
 const (
@@ -25,7 +25,7 @@ func (h *Handlers) findCoordinator(r *protocol.Request, q *kmsg.FindCoordinatorR
 	a := kmsg.NewPtrFindCoordinatorResponse()
 	a.Version = q.Version
 	if q.Version >= 4 {
-		for _, key := range q.CoordinatorKeys {
+		for _, key := range distinct(q.CoordinatorKeys) {
 			a.Coordinators = append(a.Coordinators, h.coordinator(r, q, key))
 		}
 		return reply(r, a)

@@ -22,19 +22,42 @@ func (h *Handlers) describeConfigs(r *protocol.Request, q *kmsg.DescribeConfigsR
 	a := kmsg.NewPtrDescribeConfigsResponse()
 	a.Version = q.Version
 	a.Resources = make([]kmsg.DescribeConfigsResponseResource, 0, len(q.Resources))
+	if len(q.Resources) > manyResources {
+		h.configs.bulk.Lock()
+		defer h.configs.bulk.Unlock()
+	}
+	settings := 0
 	for i := range q.Resources {
-		a.Resources = append(a.Resources, h.describeResource(&q.Resources[i], q))
+		a.Resources = append(a.Resources, h.describeResource(&q.Resources[i], q, settings < maxDescribedSettings))
+		settings += len(a.Resources[i].Configs)
 	}
 	return reply(r, a)
 }
 
-// describeResource describes one resource, or says why it can't.
-func (h *Handlers) describeResource(wanted *kmsg.DescribeConfigsRequestResource, q *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResource {
+// An answer is much larger than what it is asked with. One answer has settings up to maxDescribedSettings, which is all of
+// some ten thousand topics, and those about more than manyResources are made one at a time.
+const (
+	maxDescribedSettings = 1 << 19
+	manyResources        = 100
+)
+
+// errTooManySettings is returned for what doesn't fit into one answer.
+var errTooManySettings error = &wireError{
+	protocol.InvalidRequest, "The settings asked for are too many for one answer; ask for fewer resources at a time.",
+}
+
+// describeResource describes one resource, or says why it can't, be it that there is no room.
+func (h *Handlers) describeResource(
+	wanted *kmsg.DescribeConfigsRequestResource, q *kmsg.DescribeConfigsRequest, room bool,
+) kmsg.DescribeConfigsResponseResource {
 	a := kmsg.NewDescribeConfigsResponseResource()
 	a.ResourceType, a.ResourceName = wanted.ResourceType, validUTF8(wanted.ResourceName)
 	text := ""
 	a.ErrorMessage = &text
 	a.Configs = []kmsg.DescribeConfigsResponseResourceConfig{}
+	if !room {
+		return describeError(a, errTooManySettings)
+	}
 	if wanted.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
 		if err := h.checkLoggerResource(wanted.ResourceName); err != nil {
 			return describeError(a, err)

@@ -22,7 +22,7 @@ func (h *Handlers) describeLogDirs(r *protocol.Request, q *kmsg.DescribeLogDirsR
 	}
 	if q.Topics == nil {
 		for _, t := range h.allTopics() {
-			dir.Topics = append(dir.Topics, h.topicSizes(t, nil))
+			dir.Topics = append(dir.Topics, h.topicSizes(t, partitionsOf(t)))
 		}
 	}
 	for i := range q.Topics {
@@ -36,13 +36,17 @@ func (h *Handlers) describeLogDirs(r *protocol.Request, q *kmsg.DescribeLogDirsR
 	return reply(r, a)
 }
 
-// topicSizes answers the sizes of the partitions given, or of all.
-func (h *Handlers) topicSizes(t *meta.Topic, partitions []int32) kmsg.DescribeLogDirsResponseDirTopic {
-	if partitions == nil {
-		for p := range t.Partitions {
-			partitions = append(partitions, p)
-		}
+// partitionsOf lists the partitions of a topic.
+func partitionsOf(t *meta.Topic) []int32 {
+	all := make([]int32, t.Partitions)
+	for i := range all {
+		all[i] = int32(i)
 	}
+	return all
+}
+
+// topicSizes answers the sizes of the partitions given.
+func (h *Handlers) topicSizes(t *meta.Topic, partitions []int32) kmsg.DescribeLogDirsResponseDirTopic {
 	a := kmsg.NewDescribeLogDirsResponseDirTopic()
 	a.Topic = t.Name
 	for _, number := range partitions {

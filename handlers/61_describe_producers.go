@@ -7,16 +7,22 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// DescribeProducers, version 0.
+// DescribeProducers, version 0. A partition that comes twice is answered once.
 
 func (h *Handlers) describeProducers(r *protocol.Request, req *kmsg.DescribeProducersRequest) protocol.Response {
 	body := kmsg.NewPtrDescribeProducersResponse()
 	body.Version = req.Version
 	var first protocol.ErrorCode
+	seen := make(map[named]struct{})
 	for i := range req.Topics {
 		t := kmsg.NewDescribeProducersResponseTopic()
 		t.Topic = req.Topics[i].Topic
 		for _, number := range req.Topics[i].Partitions {
+			n := named{t.Topic, number}
+			if _, twice := seen[n]; twice {
+				continue
+			}
+			seen[n] = struct{}{}
 			p := h.producersOf(t.Topic, number)
 			if first == protocol.None {
 				first = protocol.ErrorCode(p.ErrorCode)

@@ -8,13 +8,13 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// DescribeTransactions, version 0.
+// DescribeTransactions, version 0. An id that comes twice is answered once.
 
 func (h *Handlers) describeTransactions(r *protocol.Request, req *kmsg.DescribeTransactionsRequest) protocol.Response {
 	body := kmsg.NewPtrDescribeTransactionsResponse()
 	body.Version = req.Version
 	var first protocol.ErrorCode
-	for _, id := range req.TransactionalIDs {
+	for _, id := range distinct(req.TransactionalIDs) {
 		s := h.describeTransaction(id)
 		if first == protocol.None {
 			first = protocol.ErrorCode(s.ErrorCode)

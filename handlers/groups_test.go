@@ -201,3 +201,57 @@ func TestDescribeGroupsAnswersOperationsOfGroupsThatAreThere(t *testing.T) {
 		}
 	}
 }
+
+// What is named again and again in a request doesn't make its answer larger.
+func TestWhatComesTwiceIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	describe := kmsg.NewPtrDescribeGroupsRequest()
+	describe.Groups = []string{"a", "b", "a", "a"}
+	ask(c, describe, kmsg.NewPtrDescribeGroupsResponse())
+	if got, ok := c.groups.last().(*kmsg.DescribeGroupsRequest); !ok || strings.Join(got.Groups, " ") != "a b" {
+		t.Errorf("asked for %v", c.groups.last())
+	}
+	c.groups.fetched = kmsg.NewPtrOffsetFetchResponse()
+	fetch := kmsg.NewPtrOffsetFetchRequest()
+	fetch.Version = 8
+	some := []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: []int32{0}}}
+	fetch.Groups = []kmsg.OffsetFetchRequestGroup{{Group: "a"}, {Group: "a", Topics: some}, {Group: "b"}, {Group: "a"}}
+	ask(c, fetch, kmsg.NewPtrOffsetFetchResponse())
+	if got, ok := c.groups.last().(*kmsg.OffsetFetchRequest); !ok || len(got.Groups) != 3 || got.Groups[1].Topics == nil || got.Groups[2].Group != "b" {
+		t.Errorf("asked for %+v", c.groups.last())
+	}
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.Version, find.CoordinatorKeys = 4, []string{"a", "a", "b"}
+	if got := ask(c, find, kmsg.NewPtrFindCoordinatorResponse()).Coordinators; len(got) != 2 {
+		t.Errorf("%d coordinators", len(got))
+	}
+	c.create("topic")
+	producers := kmsg.NewPtrDescribeProducersRequest()
+	producers.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "topic", Partitions: []int32{0, 0}}, {Topic: "topic", Partitions: []int32{0}}}
+	n := 0
+	for _, topic := range ask(c, producers, kmsg.NewPtrDescribeProducersResponse()).Topics {
+		n += len(topic.Partitions)
+	}
+	if n != 1 {
+		t.Errorf("%d partitions' producers", n)
+	}
+	dirs := kmsg.NewPtrDescribeLogDirsRequest()
+	dirs.Version, dirs.Topics = 4, []kmsg.DescribeLogDirsRequestTopic{{Topic: "topic"}}
+	if got := ask(c, dirs, kmsg.NewPtrDescribeLogDirsResponse()).Dirs[0].Topics; len(got) != 1 || len(got[0].Partitions) != 0 {
+		t.Errorf("no partitions asked for, got %+v", got)
+	}
+}
+
+func TestDescribedSettingsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	q := kmsg.NewPtrDescribeConfigsRequest()
+	wanted := kmsg.DescribeConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: ""}
+	if a := c.describeResource(&wanted, q, true); a.ErrorCode != 0 || len(a.Configs) == 0 {
+		t.Errorf("with room: error %d, %d settings", a.ErrorCode, len(a.Configs))
+	}
+	if a := c.describeResource(&wanted, q, false); a.ErrorCode != int16(protocol.InvalidRequest) || len(a.Configs) != 0 {
+		t.Errorf("without: error %d, %d settings", a.ErrorCode, len(a.Configs))
+	}
+}

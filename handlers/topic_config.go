@@ -10,7 +10,10 @@ import (
 )
 
 // topicConfigs keeps what has been resolved from the settings of topics, since the data plane asks with each request.
-type topicConfigs struct{ byID sync.Map } // storage.TopicID to *resolvedConfig
+type topicConfigs struct {
+	byID sync.Map   // storage.TopicID to *resolvedConfig
+	bulk sync.Mutex // held while the settings of many resources are described
+}
 
 // resolvedConfig holds as long as the topic's definition is the same value and the broker's settings are of the version.
 type resolvedConfig struct {

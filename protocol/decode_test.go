@@ -151,6 +151,8 @@ func TestDecodeBodyAsKafka(t *testing.T) {
 		"null string that may not be":     {KeyFindCoordinator, 0, "ffff", false},
 		"empty string":                    {KeyFindCoordinator, 0, "0000", true},
 		"compact length of six bytes":     {KeyMetadata, 9, "ffffffffff0f", false},
+		"string of 32767 bytes":           {KeyFindCoordinator, 4, "00" + "02" + "808002" + strings.Repeat("61", 32767) + "00", true},
+		"compact string of 32768 bytes":   {KeyFindCoordinator, 4, "00" + "02" + "818002" + strings.Repeat("61", 32768) + "00", false},
 		"bool of 7":                       {KeyMetadata, 4, "0000000007", true},
 		"name that is no UTF-8":           {KeyMetadata, 1, "000000010002fffe", true},
 		"unknown tags":                    {KeyMetadata, 9, "01000000" + "02" + "050178" + "e80703797979", true},

@@ -17,6 +17,9 @@ import (
 // a future in which a version got more fields without becoming another one.
 const maxUnknownTags = 1024
 
+// maxStringBytes is the longest string in a body, as in Kafka: compact strings could be longer, and are refused then.
+const maxStringBytes = math.MaxInt16
+
 // kind is what a field is.
 type kind uint8
 
@@ -204,7 +207,9 @@ func (w *walker) field(f *field) {
 	case kindFixed:
 		w.skip(int64(f.size))
 	case kindString:
-		w.sized(f, w.stringLen())
+		n := w.stringLen()
+		w.bad = w.bad || n > maxStringBytes
+		w.sized(f, n)
 	case kindBytes:
 		w.sized(f, w.arrayLen())
 	case kindArray:

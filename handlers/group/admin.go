@@ -75,8 +75,9 @@ func (k *classic) describe(d *kmsg.DescribeGroupsResponseGroup) {
 func (c *Coordinator) ListGroups(req *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse {
 	answer := kmsg.NewPtrListGroupsResponse()
 	answer.Groups = []kmsg.ListGroupsResponseGroup{}
+	states, types := newFilter(req.StatesFilter), newFilter(req.TypesFilter)
 	for _, g := range c.all() {
-		if listed, ok := g.list(); ok && matches(req.StatesFilter, listed.GroupState) && matches(req.TypesFilter, listed.GroupType) {
+		if listed, ok := g.list(); ok && states.takes(listed.GroupState) && types.takes(listed.GroupType) {
 			answer.Groups = append(answer.Groups, listed)
 		}
 	}
@@ -98,17 +99,20 @@ func (g *group) list() (kmsg.ListGroupsResponseGroup, bool) {
 	return listed, !g.dead
 }
 
-// matches says whether a filter lets a value through; an empty one lets all.
-func matches(filter []string, value string) bool {
-	if len(filter) == 0 {
-		return true
+// filter is a set of values in lower case; an empty one takes all.
+type filter map[string]struct{}
+
+func newFilter(values []string) filter {
+	f := make(filter, len(values))
+	for _, v := range values {
+		f[strings.ToLower(v)] = struct{}{}
 	}
-	for _, f := range filter {
-		if strings.EqualFold(f, value) {
-			return true
-		}
-	}
-	return false
+	return f
+}
+
+func (f filter) takes(value string) bool {
+	_, ok := f[strings.ToLower(value)]
+	return ok || len(f) == 0
 }
 
 // DeleteGroups deletes groups that have no members, with their offsets. Open transactions don't hinder it.

@@ -19,6 +19,16 @@ const versionMemberIDRequired = 4
 // nothing to assign (KIP-814).
 const versionSkipAssignment = 9
 
+// maxPending bounds the member ids of a group that have been given out and not come back, which a client may ask for without
+// end; maxIDPrefix is how much of a client id is in them.
+const (
+	maxPending  = 10_000
+	maxIDPrefix = 255
+)
+
+// maxProtocols bounds what a member may offer; clients have a handful. The work of a join grows with their square.
+const maxProtocols = 256
+
 // joinRequest is a JoinGroup with its sender and the call that waits for the answer.
 type joinRequest struct {
 	*kmsg.JoinGroupRequest
@@ -42,13 +52,16 @@ func (r *joinRequest) rebalanceTimeout() time.Duration {
 	return time.Duration(r.RebalanceTimeoutMillis) * time.Millisecond
 }
 
-// JoinGroup brings a member into a group. It returns when the join phase is over, which takes at most the rebalance
-// timeout of the slowest member, or soon after ctx ends: the member then stays as if its connection had been lost.
+// JoinGroup brings a member into a group, and empties the request. It returns when the join phase is over, which takes at
+// most the rebalance timeout of the slowest member, or soon after ctx ends: the member then stays as if its connection had
+// been lost.
 func (c *Coordinator) JoinGroup(ctx context.Context, client Client, version int16, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
 	r := &joinRequest{JoinGroupRequest: req, client: client, wait: newWaiter[*kmsg.JoinGroupResponse](version)}
 	c.join(r)
+	memberID := req.MemberID
+	*req = kmsg.JoinGroupRequest{} // the wait may be long, and has no use for it
 	return r.wait.wait(ctx, func() *kmsg.JoinGroupResponse {
-		return joinFailed(req.MemberID, protocol.NotCoordinator)
+		return joinFailed(memberID, protocol.NotCoordinator)
 	})
 }
 
@@ -128,6 +141,9 @@ func (k *classic) accepts(t *turn, r *joinRequest) bool {
 
 // speaks says whether the member has a protocol in common with all others.
 func (k *classic) speaks(r *joinRequest) bool {
+	if len(r.Protocols) > maxProtocols {
+		return false
+	}
 	if len(k.order) == 0 {
 		return r.ProtocolType != "" && len(r.Protocols) > 0
 	}
@@ -156,6 +172,10 @@ func (k *classic) joinNew(t *turn, r *joinRequest) {
 	id := t.c.newMemberID(r.client.ID)
 	if r.wait.version < versionMemberIDRequired {
 		k.add(t, r, id)
+		return
+	}
+	if len(k.pending) >= maxPending {
+		r.fail("", protocol.CoordinatorNotAvailable)
 		return
 	}
 	if k.pending == nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
-// SyncGroup gives a member its assignment. It returns when the leader has assigned, which takes at most the rebalance
-// timeout, or soon after ctx ends.
+// SyncGroup gives a member its assignment, and empties the request. It returns when the leader has assigned, which takes at
+// most the rebalance timeout, or soon after ctx ends.
 func (c *Coordinator) SyncGroup(ctx context.Context, version int16, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
 	w := newWaiter[*kmsg.SyncGroupResponse](version)
 	c.sync(req, w)
+	*req = kmsg.SyncGroupRequest{} // the wait may be long, and has no use for it
 	return w.wait(ctx, func() *kmsg.SyncGroupResponse { return syncFailed(protocol.NotCoordinator) })
 }
 

@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -478,5 +479,28 @@ func TestARequestThatIsRefusedLeavesNoGroupBehind(t *testing.T) {
 	bad.try()
 	if b.size() != 0 {
 		t.Fatalf("%d groups", b.size())
+	}
+}
+
+func TestWhatOneClientMayAskAGroupForIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	for range maxPending {
+		if a := answered(t, b.joinLater("g", joinOptions{version: 4})); a.ErrorCode != int16(protocol.MemberIDRequired) {
+			t.Fatalf("error %d", a.ErrorCode)
+		}
+	}
+	if a := answered(t, b.joinLater("g", joinOptions{version: 4})); a.ErrorCode != int16(protocol.CoordinatorNotAvailable) {
+		t.Errorf("one more id: error %d", a.ErrorCode)
+	}
+	many := make([]string, 2*(maxProtocols+1))
+	for i := range many {
+		many[i] = strconv.Itoa(i)
+	}
+	if a := answered(t, b.joinLater("other", joinOptions{protocols: many})); a.ErrorCode != int16(protocol.InconsistentGroupProtocol) {
+		t.Errorf("%d protocols: error %d", maxProtocols+1, a.ErrorCode)
+	}
+	if id := b.newMemberID(strings.Repeat("c", 32000)); len(id) > maxIDPrefix+37 {
+		t.Errorf("an id of %d bytes", len(id))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -271,6 +272,7 @@ func (c *Coordinator) size() int {
 // newMemberID makes a member id of the classic protocol as Kafka does: a prefix and a random UUID.
 func (c *Coordinator) newMemberID(prefix string) string {
 	u := c.newRandom()
+	prefix = strings.ToValidUTF8(prefix[:min(len(prefix), maxIDPrefix)], "")
 	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
