@@ -42,7 +42,6 @@ type batch struct {
 	records  []record
 	deltas   []int32 // overrides the offset deltas
 	tamper   func([]byte)
-	baseTime int64
 }
 
 // producer is who sent a batch, and the sequence number of its first record.

@@ -31,6 +31,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	defer func() {
+		if dir, err := binaries(); err == nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
 	if *addrFlag != "" {
 		broker = *addrFlag
 		return m.Run()

@@ -3,7 +3,9 @@ package conformance
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,13 +26,28 @@ type process struct {
 	log  []string
 }
 
-// buildBroker builds the command; the build cache makes the second time cheap.
-func buildBroker(t *testing.T) string {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "kbroker")
+// binaries is where the command is built; TestMain removes it.
+var binaries = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "kbroker-conformance-") })
+
+// built builds the command once for all tests of this package.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := binaries()
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "kbroker")
 	build := exec.Command("go", "build", "-o", out, "github.com/kbroker/kbroker/cmd/kbroker")
 	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, text)
+		return "", fmt.Errorf("build: %w\n%s", err, text)
+	}
+	return out, nil
+})
+
+func buildBroker(t *testing.T) string {
+	t.Helper()
+	out, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }
