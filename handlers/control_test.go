@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -302,6 +304,9 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		{protocol.NotCoordinator, protocol.NotCoordinator},
 		{fmt.Errorf("read: %w", storage.ErrOffsetOutOfRange), protocol.OffsetOutOfRange},
 		{&storage.CorruptionError{}, protocol.KafkaStorageError},
+		{fmt.Errorf("append: %w", &fs.PathError{Op: "write", Path: "p", Err: syscall.EIO}), protocol.KafkaStorageError},
+		{fmt.Errorf("create: %w", &fs.PathError{Op: "sync", Path: "p", Err: syscall.EROFS}), protocol.KafkaStorageError},
+		{fmt.Errorf("create: %w", meta.ErrDamaged), protocol.KafkaStorageError},
 		{fmt.Errorf("create: %w", meta.ErrTopicExists), protocol.TopicAlreadyExists},
 		{fmt.Errorf("append: %w", errInternalTopic), protocol.InvalidTopicException},
 		{fmt.Errorf("wrapped: %w", &wireError{protocol.PolicyViolation, "no"}), protocol.PolicyViolation},

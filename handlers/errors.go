@@ -8,6 +8,7 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // errUnknownPartition is returned when a topic has no partition of that number.
@@ -43,12 +44,16 @@ func textOf(err error) *string {
 		}
 		return &wire.text
 	}
-	text := codeOf(err).String()
+	code := codeOf(err)
+	text := code.String()
+	if code == protocol.KafkaStorageError {
+		text = "The broker's disk is full or fails, or damage was found on it; the broker's log says more."
+	}
 	return &text
 }
 
 // codeOf is the wire code of an internal error: the only place where one becomes the other. Errors that are codes already
-// stay what they are; what isn't known is UnknownServerError.
+// stay what they are; an error of the operating system is one of the disk, and what isn't known is UnknownServerError.
 func codeOf(err error) protocol.ErrorCode {
 	if err == nil {
 		return protocol.None
@@ -65,6 +70,9 @@ func codeOf(err error) protocol.ErrorCode {
 		if errors.Is(err, m.err) {
 			return m.code
 		}
+	}
+	if vfs.IsSystem(err) {
+		return protocol.KafkaStorageError
 	}
 	return protocol.UnknownServerError
 }
@@ -97,7 +105,7 @@ type errorCode struct {
 	code protocol.ErrorCode
 }
 
-func errorCodes() [20]errorCode {
+func errorCodes() [21]errorCode {
 	return [...]errorCode{
 		{errUnknownPartition, protocol.UnknownTopicOrPartition},
 		{errInternalTopic, protocol.InvalidTopicException},
@@ -119,6 +127,7 @@ func errorCodes() [20]errorCode {
 		{meta.ErrTopicExists, protocol.TopicAlreadyExists},
 		{meta.ErrNoTopic, protocol.UnknownTopicOrPartition},
 		{meta.ErrSchema, protocol.UnknownServerError},
+		{meta.ErrDamaged, protocol.KafkaStorageError},
 		{meta.ErrClosed, protocol.BrokerNotAvailable},
 		{context.DeadlineExceeded, protocol.RequestTimedOut},
 		{context.Canceled, protocol.RequestTimedOut},
