@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -412,6 +413,23 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	three.silent()
 	_ = one.Close()
 	three.expect(3)
+}
+
+func TestARaisedLimitLetsInWhoWaits(t *testing.T) {
+	t.Parallel()
+	var most atomic.Int64
+	most.Store(1)
+	s := serve(t, echo(), func(o *Options) {
+		o.StallTimeout = sweeps * minSweepTime
+		o.Limits = func(netip.Addr) (all, ofAddress int) { return int(most.Load()), 10 }
+	})
+	one, two := s.dial(), s.dial()
+	one.send(request(metadata, 1, nil))
+	one.expect(1)
+	two.send(request(metadata, 2, nil))
+	two.silent()
+	most.Store(2)
+	two.expect(2)
 }
 
 func TestConnectionsBeyondTheLimitOfAnAddressAreClosed(t *testing.T) {

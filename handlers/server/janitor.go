@@ -15,8 +15,10 @@ func (s *Server) sweepEvery() time.Duration {
 	return min(max(min(s.opts.MaxIdle, s.opts.StallTimeout)/sweeps, minSweepTime), maxSweepTime)
 }
 
-// sweep closes the connections that have let their time pass. It runs again while there are any.
+// sweep closes the connections that have let their time pass, and lets those in that wait for a place if there may be more
+// now. It runs again while there are any connections.
 func (s *Server) sweep() {
+	s.limits.recheck()
 	now := s.since(s.clock.Now())
 	for _, c := range s.all() {
 		c.expire(now)

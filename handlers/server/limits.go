@@ -76,6 +76,13 @@ func (l *connLimits) leave(a netip.Addr) {
 	l.left.Signal()
 }
 
+// recheck wakes those who wait, since the bounds may have changed.
+func (l *connLimits) recheck() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left.Broadcast()
+}
+
 // stop lets nobody in any more. It is called once.
 func (l *connLimits) stop() {
 	l.mu.Lock()
