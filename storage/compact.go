@@ -130,7 +130,6 @@ type pass struct {
 	end     int64 // offsets from here on are left for the next pass
 	aborted []cleaner.AbortedTxn
 	filter  *cleaner.Filter
-	buf     []byte
 }
 
 // compact makes one pass. It returns errors of the disk, *CorruptionError, the context's, or that the log is closed; what

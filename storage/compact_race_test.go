@@ -79,7 +79,7 @@ func (c *traffic) append(b batch.Batch) bool {
 
 // read reads what is committed from the start to the end, again and again: no key may be at an older version than was
 // acknowledged when the reading began, nothing aborted may be seen, and offsets go up.
-func (c *traffic) read(ctx context.Context, max int64) {
+func (c *traffic) read(ctx context.Context, limit int64) {
 	for ctx.Err() == nil {
 		c.written.Lock()
 		want := make(map[string]int64, len(c.written.latest))
@@ -90,7 +90,7 @@ func (c *traffic) read(ctx context.Context, max int64) {
 		got := map[string]int64{}
 		offset := c.log.Offsets().Start
 		for ok := true; ok; {
-			offset, ok = c.readSome(offset, max, got)
+			offset, ok = c.readSome(offset, limit, got)
 		}
 		if c.Failed() {
 			return
@@ -135,7 +135,7 @@ func (c *traffic) readSome(offset, limit int64, got map[string]int64) (next int6
 		}
 		offset, all = b.NextOffset(), rest
 		if b.IsControl() {
-			if m, err := batch.ParseMarker(b); err == nil && !m.Commit {
+			if m, markerErr := batch.ParseMarker(b); markerErr == nil && !m.Commit {
 				aborted = false
 			}
 			continue

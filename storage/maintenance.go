@@ -81,7 +81,7 @@ func (d deadlines) Swap(i, j int) {
 
 // Push is part of heap.Interface.
 func (d *deadlines) Push(x any) {
-	e := x.(*deadline) //nolint:errorlint,forcetypeassert // the heap holds nothing else
+	e := x.(*deadline) //nolint:forcetypeassert // the heap holds nothing else
 	e.place = len(*d)
 	*d = append(*d, e)
 }
@@ -207,7 +207,7 @@ func (m *maintenance) look() {
 		}
 		var l *Log
 		if len(m.mu.queue) > 0 && !now.Before(m.mu.queue[0].at) {
-			d := heap.Pop(&m.mu.queue).(*deadline) //nolint:errorlint,forcetypeassert // as in Push
+			d := heap.Pop(&m.mu.queue).(*deadline) //nolint:forcetypeassert // as in Push
 			l = d.log
 			delete(m.mu.places, l)
 		}

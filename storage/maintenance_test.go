@@ -294,13 +294,13 @@ func TestFullMapEndsThePassAndTheNextOneGoesOn(t *testing.T) {
 			put(t, l, keyed(t, w.clock.Now(), fmt.Sprint(round), fmt.Sprint("key ", i)))
 		}
 	}
-	put(t, l, keyed(t, w.clock.Now(), fmt.Sprint("large"), func() (many []string) {
+	put(t, l, keyed(t, w.clock.Now(), "large", func() (many []string) {
 		for i := range 100 {
 			many = append(many, fmt.Sprint("key ", i))
 		}
 		return many
 	}()...))
-	if _, err := l.rollIf(func(*segment.Segment) bool { return true }); err != nil {
+	if err := l.rollIf(func(*segment.Segment) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	w.pass(30 * time.Second)
@@ -327,7 +327,7 @@ func TestRottenSegmentIsNeitherCompactedNorHidden(t *testing.T) {
 		put(t, l, keyed(t, w.clock.Now(), "end", "a", "b"))
 		w.close()
 		l = w.open()
-		disk := w.fs.(*simdisk.Disk) //nolint:errorlint,forcetypeassert // it is
+		disk := w.fs.(*simdisk.Disk) //nolint:forcetypeassert // it is
 		if err := disk.FlipBit("data/topics/orders/0/"+segment.FileName(0, what), 8*150); err != nil && what == segment.SuffixData {
 			t.Fatal(err)
 		} else if err != nil {
@@ -369,7 +369,7 @@ func TestScrubFindsRotBeforeAnyoneReads(t *testing.T) {
 	w.fill(l, 6, w.clock.Now())
 	w.close()
 	l = w.open()
-	disk := w.fs.(*simdisk.Disk) //nolint:errorlint,forcetypeassert // it is
+	disk := w.fs.(*simdisk.Disk) //nolint:forcetypeassert // it is
 	if err := disk.FlipBit("data/topics/orders/0/"+segment.FileName(20, segment.SuffixData), 8*100); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (l *Log) retain(now time.Time) error {
 		if offsets.HighWatermark < offsets.End {
 			return nil // not all of it is acknowledged: it is too young
 		}
-		if _, err := l.rollIf(func(s *segment.Segment) bool { return s == last && s.Next() == offsets.End }); err != nil {
+		if err := l.rollIf(func(s *segment.Segment) bool { return s == last && s.Next() == offsets.End }); err != nil {
 			return fmt.Errorf("%s: retention: %w", l.part, err)
 		}
 	} else {
@@ -92,25 +92,24 @@ func lastChange(segments []*segment.Segment, i int) time.Time {
 	return time.UnixMilli(s.CreatedMs())
 }
 
-// rollIf ends the last segment if it isn't empty and a condition, asked while nothing is appended, holds. It says whether it
-// did.
-func (l *Log) rollIf(condition func(last *segment.Segment) bool) (rolled bool, err error) {
+// rollIf ends the last segment if it isn't empty and a condition, asked while nothing is appended, holds.
+func (l *Log) rollIf(condition func(last *segment.Segment) bool) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	err = l.mu.usable()
+	err := l.mu.usable()
 	if err == nil {
 		err = l.mu.failure
 	}
 	s := l.mu.active()
 	l.mu.Unlock()
 	if err != nil || s == nil || s.Size() == 0 || !condition(s) {
-		return false, err
+		return err
 	}
 	if _, err = l.roll(); err != nil {
-		return false, l.writeError("roll", err)
+		return l.writeError("roll", err)
 	}
-	return true, nil
+	return nil
 }
 
 // rollIdle ends the last segment if it has been there for longer than segment.ms, though nothing is appended that would
@@ -130,6 +129,5 @@ func (l *Log) rollIdle(now time.Time) (due time.Time, err error) {
 	if due = filled.Add(age); now.Before(due) {
 		return due, nil
 	}
-	_, err = l.rollIf(func(last *segment.Segment) bool { return last == s })
-	return time.Time{}, err
+	return time.Time{}, l.rollIf(func(last *segment.Segment) bool { return last == s })
 }

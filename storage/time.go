@@ -41,12 +41,12 @@ func (l *Log) timeIn(v *view, s *segment.Segment, ms int64) (TimestampOffset, bo
 // MaxTimestamp finds the first record with the largest timestamp among those that the isolation lets see.
 func (l *Log) MaxTimestamp(i Isolation) (o TimestampOffset, found bool, err error) {
 	for attempt := 1; ; attempt++ {
-		v, err := l.view(i)
-		if err != nil {
+		var v view
+		if v, err = l.view(i); err != nil {
 			return TimestampOffset{}, false, err
 		}
-		o, s, found, err := l.maxIn(&v)
-		if err == nil {
+		var s *segment.Segment
+		if o, s, found, err = l.maxIn(&v); err == nil {
 			return o, found, nil
 		}
 		if !l.again(s, err, attempt) {
@@ -63,9 +63,9 @@ func (l *Log) maxIn(v *view) (o TimestampOffset, s *segment.Segment, found bool,
 		if s.Next() <= v.Start || s.Base >= v.limit || (home != nil && s.MaxTimestamp() <= best.MaxTimestamp) {
 			continue
 		}
-		loc, ok, err := s.MaxTime(v.Start, v.limit)
-		if err != nil {
-			return o, s, false, err
+		loc, ok, maxErr := s.MaxTime(v.Start, v.limit)
+		if maxErr != nil {
+			return o, s, false, maxErr
 		}
 		if ok && (home == nil || loc.MaxTimestamp > best.MaxTimestamp) {
 			best, home = loc, s

@@ -123,7 +123,7 @@ func (f *Filter) data(b batch.Batch) (batch.Batch, error) {
 	if err != nil {
 		f.Unreadable++
 		f.KeptRecords += int64(b.NumRecords())
-		return b, nil //nolint:nilerr // what can't be read is kept
+		return b, nil // what can't be read is kept
 	}
 	defer records.Release()
 	kept, tombstones, err := f.judge(b, &records.Iterator)
@@ -132,7 +132,7 @@ func (f *Filter) data(b batch.Batch) (batch.Batch, error) {
 	switch {
 	case err != nil:
 		f.Unreadable++
-		return b, nil //nolint:nilerr // as above
+		return b, nil
 	case kept == 0:
 		return f.empty(b)
 	case kept == int(b.NumRecords()) && !horizon:
@@ -254,7 +254,7 @@ func Note(keys *Map, txns *Transactions, b batch.Batch, maxRecordsBytes int) err
 	}
 	records, err := b.Records(maxRecordsBytes)
 	if err != nil {
-		return nil //nolint:nilerr // its records stay, and what they supersede too
+		return nil // its records stay, and what they supersede too
 	}
 	defer records.Release()
 	for records.Next() {

@@ -301,8 +301,13 @@ func TestTransactionsOfOneProducerAreToldApart(t *testing.T) {
 		b    batch.Batch
 		kept bool
 	}{
-		{at(0, "a"), false}, {marker(7, 1, false), true}, {at(2, "b"), true}, {marker(7, 3, true), true},
-		{at(4, "c"), false}, {marker(7, 5, false), true}, {at(6, "d"), true},
+		{at(0, "a"), false},
+		{marker(7, 1, false), true},
+		{at(2, "b"), true},
+		{marker(7, 3, true), true},
+		{at(4, "c"), false},
+		{marker(7, 5, false), true},
+		{at(6, "d"), true},
 	} {
 		kept, err := f.Batch(c.b)
 		if err != nil || (kept.Batch != nil) != c.kept {
