@@ -68,9 +68,15 @@ type DumpOptions = storage.DumpOptions
 
 // DumpData shows what is in a data directory, a partition's directory or a single file. Each item is a line or a few for a
 // person by its String, and an object for a program as JSON. A broker may be running; what it is writing at the moment may
-// then look cut off.
-func DumpData(path string, o DumpOptions, emit func(item fmt.Stringer) error) error {
-	return storage.Dump(vfs.OS(), path, o, func(i storage.DumpItem) error { return emit(i) })
+// then look cut off. It returns how many of the items say that something doesn't verify.
+func DumpData(path string, o DumpOptions, emit func(item fmt.Stringer) error) (problems int, err error) {
+	err = storage.Dump(vfs.OS(), path, o, func(i storage.DumpItem) error {
+		if _, ok := i.(storage.DumpProblem); ok {
+			problems++
+		}
+		return emit(i)
+	})
+	return problems, err
 }
 
 // DataInUse says whether a broker is running on the data directory that a path is, or lies in.
@@ -194,7 +200,7 @@ func findings(c *meta.Checked, logs bool) []storage.Finding {
 	if c.Missing && logs {
 		out = append(out, storage.Finding{
 			Directory: metaName, Position: -1, Damage: true,
-			Kind: "the metadata store is missing: a start makes an empty one, and removes all topics, which it doesn't know",
+			Kind: "the metadata store is missing, so the broker doesn't start: put it back, or move the logs elsewhere to start without",
 		})
 	}
 	for _, f := range c.Findings {

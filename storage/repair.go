@@ -45,6 +45,9 @@ func (a Action) String() string {
 		return text + "left as it is"
 	}
 	text += a.Does
+	if a.Lost > 0 {
+		text += fmt.Sprintf(", offsets given up: %d", a.Lost)
+	}
 	if a.Kept != "" {
 		text += "; what was there is kept as " + a.Kept
 	}

@@ -51,7 +51,7 @@ func (r *repairer) repairSegments() error {
 	last := cuts[len(cuts)-1]
 	end = max(end, last.next)
 	if known := r.parts[len(cuts)-1].outcome; known.Undecided == nil && last.next < end {
-		last.note(fmt.Sprintf("offsets %d to %d are missing", last.next, end-1), end-last.next)
+		last.note(offsetRange(last.next, end)+": missing", end-last.next)
 	}
 	// First of all the offset is fixed from which on new batches go: from here on it is as if the log had rolled.
 	if len(last.wrong) > 0 && end > last.segment.Base {
@@ -76,7 +76,7 @@ func (r *repairer) emptied(end int64) error {
 		return nil
 	}
 	a := Action{
-		File: snapshotName, Wrong: fmt.Sprintf("all segments are missing, offsets %d to %d", r.start, end-1), Lost: end - r.start,
+		File: snapshotName, Wrong: "all segments are missing, " + offsetRange(r.start, end), Lost: end - r.start,
 		Does: fmt.Sprintf("the log begins anew at %d", end),
 	}
 	if err := r.begin(end); err != nil {
@@ -93,7 +93,7 @@ func (r *repairer) repairStart() error {
 	}
 	a := Action{
 		File:  segment.FileName(r.bases[0], segment.SuffixData),
-		Wrong: fmt.Sprintf("offsets %d to %d are missing before it", r.start, r.bases[0]-1),
+		Wrong: offsetRange(r.start, r.bases[0]) + " before it: missing",
 	}
 	if r.options.SetLogStart != nil {
 		a.Does, a.Lost = fmt.Sprintf("the log starts at %d", r.bases[0]), r.bases[0]-r.start
@@ -136,7 +136,7 @@ func (r *repairer) plan(p examined) (*cut, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.note(fmt.Sprintf("offsets %d to %d, byte %d: %s", d.First, d.Next-1, d.From, d.Kind), d.Next-d.First-c.save(pieces))
+		c.note(fmt.Sprintf("%s, byte %d: %s", offsetRange(d.First, d.Next), d.From, reason(d)), d.Next-d.First-c.save(pieces))
 		pos = d.To
 	}
 	c.sound(pos, p.outcome.Size)
@@ -178,7 +178,7 @@ func (c *cut) decide(out segment.Outcome) error {
 	if rest > 0 || len(pieces) == 0 {
 		c.next += rest + unknownPerSlot*int64(out.BadSlots)
 	}
-	wrong := fmt.Sprintf("offsets %d and up, byte %d: may have been acknowledged: %s", d.First, d.From, d.Kind)
+	wrong := fmt.Sprintf("offsets from %d on, byte %d, may have been acknowledged: %s", d.First, d.From, reason(d))
 	c.note(wrong, c.next-d.First-c.save(pieces))
 	return nil
 }

@@ -391,18 +391,31 @@ func (v *verifier) segmentOptions(files *segment.Files) segment.Options {
 // judge says what the outcome of an examination means.
 func (v *verifier) judge(s *segment.Segment, out segment.Outcome) {
 	for _, d := range out.Damage {
-		v.add(s.DataName(), d.From, true, fmt.Sprintf("offsets %d to %d: %s", d.First, d.Next-1, d.Kind))
+		v.add(s.DataName(), d.From, true, offsetRange(d.First, d.Next)+": "+reason(d))
 	}
 	switch {
 	case out.Undecided != nil:
 		v.add(s.DataName(), out.Undecided.From, true,
-			"may have been acknowledged, so the partition takes no writes: "+out.Undecided.Kind)
+			"may have been acknowledged, so the partition takes no writes: "+reason(*out.Undecided))
 	case out.Torn:
 		v.add(s.DataName(), out.Size, false, "a write that was never acknowledged: the next start cuts it off and keeps it aside")
 	}
 	if s.Unmarked() && out.Undecided == nil {
 		v.add(segment.FileName(s.Base, segment.SuffixIndex), -1, false, "entries are missing or wrong: the next start writes them")
 	}
+}
+
+// offsetRange names the offsets from first up to, not including, next.
+func offsetRange(first, next int64) string {
+	if next-first == 1 {
+		return fmt.Sprintf("offset %d", first)
+	}
+	return fmt.Sprintf("offsets %d to %d", first, next-1)
+}
+
+// reason is what is wrong with a range, without its position.
+func reason(d segment.Damage) string {
+	return strings.TrimPrefix(d.Kind, fmt.Sprintf("byte %d: ", d.From))
 }
 
 // bounds compares where the log begins and ends with where it should.
@@ -419,6 +432,6 @@ func (v *verifier) bounds() {
 	// The snapshot alone may lag behind a trim.
 	if v.options.LogStart != nil && len(v.bases) > 0 && v.start < v.bases[0] {
 		v.add(segment.FileName(v.bases[0], segment.SuffixData), -1, true,
-			fmt.Sprintf("offsets %d to %d are missing before the first segment", v.start, v.bases[0]-1))
+			offsetRange(v.start, v.bases[0])+" before the first segment: missing")
 	}
 }

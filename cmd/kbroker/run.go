@@ -46,9 +46,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	var misuse misuseError
+	var status statusError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &status):
+		if !errors.Is(err, errReported) {
+			complain(stderr, err.Error())
+		}
+		return status.status
 	case errors.As(err, &misuse):
 		complain(stderr, fmt.Sprintf("%v\nkbroker --help shows the flags.", err))
 		return exitMisused
@@ -106,9 +112,10 @@ func (c *command) cobra() *cobra.Command {
 	f.StringArrayVar(&c.listen, "listen", nil, "where clients connect, `HOST:PORT`; may be repeated; port 0 takes a free one (default 127.0.0.1:9092, and [::1]:9092 where it exists)")
 	f.StringVar(&c.data, "data", "", "where everything is kept, a `DIR` (default ./data)")
 	f.StringVar(&c.admin, "admin", "", "health, metrics and profiles over HTTP, `HOST:PORT` or off (default 127.0.0.1:9644)")
-	f.StringVar(&c.sync, "sync", "", "when a write is acknowledged: `every-write` once it is on the disk, interval or none once the operating system has it (default every-write)")
+	f.StringVar(&c.sync, "sync", "", "when a write is acknowledged, a `MODE`: every-write once it is on the disk, interval or none once the operating system has it (default every-write)")
 	f.StringArrayVar(&c.set, "set", nil, "any setting by Kafka's name, `KEY=VALUE`; may be repeated")
 	f.StringVar(&c.config, "config", "", "a server.properties `FILE`; flags and KAFKA_* variables override it")
+	root.AddCommand(storageCommand(), groupCommand())
 	return root
 }
 
