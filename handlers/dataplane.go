@@ -2,7 +2,10 @@ package handlers
 
 import (
 	"errors"
+	"fmt"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kbroker/kbroker/handlers/txn"
 	"github.com/kbroker/kbroker/meta"
@@ -24,6 +27,18 @@ func newDataPlane(d *Deps, sessionSlots int) *dataPlane {
 		producerIDs: txn.NewProducerIDs(d.Meta),
 		scratch:     sync.Pool{New: func() any { return new([]byte) }},
 	}
+}
+
+// register shows what is kept, if anybody wants to see it.
+func (d *dataPlane) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	sessions := prometheus.GaugeOpts{Name: "kbroker_fetch_sessions", Help: "Fetch sessions (KIP-227) that are kept."}
+	if err := r.Register(prometheus.NewGaugeFunc(sessions, func() float64 { return float64(d.sessions.count()) })); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
 }
 
 func (d *dataPlane) getScratch() *[]byte {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/kbroker/kbroker/meta"
@@ -280,5 +281,25 @@ func TestFetchSessionsAreBoundedByTheirPartitions(t *testing.T) {
 	s.remove(large.id)
 	if s.mu.partitions != 0 || s.count() != 0 {
 		t.Errorf("%d partitions in %d sessions left", s.mu.partitions, s.count())
+	}
+}
+
+func TestFetchSessionsAreShownInMetrics(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	r := prometheus.NewRegistry()
+	if err := p.data.register(r); err != nil {
+		t.Fatal(err)
+	}
+	p.topic("a", 1)
+	req := fetchRequest(12, "a", 0)
+	req.SessionEpoch, req.MaxWaitMillis = 0, 0
+	p.fetchNow(req)
+	found, err := r.Gather()
+	if err != nil || len(found) != 1 || found[0].GetMetric()[0].GetGauge().GetValue() != 1 {
+		t.Errorf("got %v, %v", found, err)
+	}
+	if p.data.register(r) == nil {
+		t.Error("registered twice")
 	}
 }

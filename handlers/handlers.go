@@ -81,6 +81,9 @@ func New(d Deps) (*Handlers, error) {
 	h := &Handlers{Deps: d}
 	h.internal = configuredInternalTopics(d.Meta.ClusterID(), d.Config)
 	h.data = newDataPlane(&h.Deps, d.Config.Int("max.incremental.fetch.session.cache.slots"))
+	if err := h.data.register(d.Registerer); err != nil {
+		return nil, fmt.Errorf("new handlers: %w", err)
+	}
 	t, err := newTable(rows())
 	if err != nil {
 		return nil, fmt.Errorf("new handlers: %w", err)

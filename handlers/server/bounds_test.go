@@ -262,6 +262,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 	m.Advance(time.Minute)
 	idle.closed()
+	eventually(t, "the idle connection is gone", func() bool { return s.connections() == 1 })
 	close(g.of(1))
 	parked.expect(1)
 	eventually(t, "the answer is counted", func() bool { return s.metrics.of(metadata).nanos.Load() > 0 })
