@@ -381,7 +381,7 @@ func (k *keeper) guard(seed int, f func()) {
 func TestCompactionSurvivesACrashBeforeEveryOperation(t *testing.T) {
 	t.Parallel()
 	crashes := 0
-	for seed := range seeds(24) {
+	for seed := range seeds(16) {
 		for at := 0; ; at++ {
 			k := newKeeper(t, uint64(seed))
 			k.limits.MapBytes = []int64{1 << 20, 64 * 24}[seed%2]
