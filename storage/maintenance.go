@@ -243,10 +243,13 @@ func (m *maintenance) sweep(now time.Time) {
 
 // attend removes what is to be removed of a log, ends its last segment if it is old, and sees whether it is to be compacted.
 func (m *maintenance) attend(l *Log, now time.Time) {
+	if l.Err() != nil {
+		return // there is nothing to be done for it, or not yet
+	}
 	err := l.retain(now)
 	due, rollErr := l.rollIdle(now)
 	if l.Err() != nil {
-		return // there is nothing to be done for it
+		return
 	}
 	if err = errors.Join(err, rollErr); err != nil {
 		m.set.logger.Warn("log could not be maintained; it is tried again",

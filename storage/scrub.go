@@ -43,11 +43,12 @@ func (m *maintenance) scrubLog(l *Log) (rotten int) {
 		m.set.upkeep.scrubbed.Add(float64(bytes))
 		return m.scrubber.pace(m.ctx, bytes, m.settings().ScrubBytesPerSecond)
 	}
-	l.mu.Lock()
-	segments := l.mu.segments
-	l.mu.Unlock()
-	for i := 0; i+1 < len(segments); i++ {
-		s := segments[i]
+	v, err := l.view(ReadUncommitted)
+	if err != nil {
+		return 0 // not ready, or gone
+	}
+	for i := 0; i+1 < len(v.segments); i++ {
+		s := v.segments[i]
 		if len(s.Damages()) > 0 {
 			continue // it is known
 		}
