@@ -191,26 +191,22 @@ func (r *repairer) tidy() error {
 
 // repairID writes the id of the topic that the metadata store knows.
 func (r *repairer) repairID() error {
-	id, err := readID(r.fs, r.dir)
-	if err == nil || len(r.bases) == 0 {
-		return nil //nolint:nilerr // without segments a start makes it anew
+	_, err := readID(r.fs, r.dir)
+	if err == nil || len(r.bases) == 0 { // without segments a start makes it anew
+		return nil
 	}
-	wrong := err.Error()
+	a := Action{File: idName, Wrong: err.Error()}
 	if errors.Is(err, fs.ErrNotExist) {
-		wrong = "is missing"
+		a.Wrong = "is missing"
 	}
-	if r.options.Known != nil {
-		var ok bool
-		if id, ok = r.options.Known(r.part.Topic, r.part.Number); ok {
-			kept, err := r.copyAway(idName)
-			if err == nil {
-				err = replaceFile(r.fs, filepath.Join(r.dir, idName), encodeID(id))
-			}
-			r.part.ID = id
-			r.act(Action{File: idName, Wrong: wrong, Does: "is written again, for the topic with id " + id.String(), Kept: kept})
-			return err
-		}
+	if (r.part.ID == TopicID{}) {
+		r.act(a)
+		return nil
 	}
-	r.act(Action{File: idName, Wrong: wrong})
-	return nil
+	if a.Kept, err = r.copyAway(idName); err != nil {
+		return err
+	}
+	a.Does = "is written again, for the topic with id " + r.part.ID.String()
+	r.act(a)
+	return replaceFile(r.fs, filepath.Join(r.dir, idName), encodeID(r.part.ID))
 }

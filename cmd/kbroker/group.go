@@ -294,17 +294,17 @@ func printGroup(w io.Writer, d *groupLag) error {
 	if err = printTable(w, []string{"TOPIC", "PARTITION", "COMMITTED", "LOG-END", "LAG", "MEMBER"}, rows); err != nil {
 		return err
 	}
-	rows = nil
+	members := make([][]string, 0, len(d.Members))
 	for _, m := range d.Members {
-		rows = append(rows, []string{m.ID, orDash(m.InstanceID), m.ClientID, m.Host, orDash(strings.Join(m.Partitions, ","))})
+		members = append(members, []string{m.ID, orDash(m.InstanceID), m.ClientID, m.Host, orDash(strings.Join(m.Partitions, ","))})
 	}
-	if len(rows) == 0 {
+	if len(members) == 0 {
 		return nil
 	}
 	if _, err = fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return printTable(w, []string{"MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"}, rows)
+	return printTable(w, []string{"MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"}, members)
 }
 
 func committed(offset int64) string {

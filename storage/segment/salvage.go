@@ -121,11 +121,11 @@ func (c *scrap) seek(pos, first int64) (at, due int64, err error) {
 // plausible is what the header at a position says, if it is one of a batch.
 func (c *scrap) plausible(pos, first int64) (claim, error) {
 	b, size, err := c.scan.header(pos, c.end)
-	switch {
-	case err != nil && !isBad(err):
+	if err != nil && !isBad(err) {
 		return claim{}, err
-	case err != nil,
-		b.BaseOffset() < first || b.LastOffset() >= c.limit,
+	}
+	switch {
+	case b == nil, b.BaseOffset() < first || b.LastOffset() >= c.limit,
 		b.Attributes()&^knownAttributes != 0,
 		b.NumRecords() < 0 || int64(b.NumRecords()) > int64(b.LastOffsetDelta())+1,
 		b.LeaderEpoch() < 0:

@@ -37,8 +37,8 @@ func TestAnOverlayChangesNothingBelow(t *testing.T) {
 	expect(t, content(t, o, path("other", "b")), "2")
 	expect(t, content(t, o, path("kept")), "k")
 	for _, gone := range []string{"removed", "renamed", "sub", "sub/a"} {
-		_, err := o.Stat(path(gone))
-		is(t, err, fs.ErrNotExist)
+		_, statErr := o.Stat(path(gone))
+		is(t, statErr, fs.ErrNotExist)
 	}
 	names, err := o.List(dir)
 	must(t, names, err)
