@@ -115,7 +115,7 @@ func (c *command) cobra() *cobra.Command {
 	f.StringVar(&c.sync, "sync", "", "when a write is acknowledged, a `MODE`: every-write once it is on the disk, interval or none once the operating system has it (default every-write)")
 	f.StringArrayVar(&c.set, "set", nil, "any setting by Kafka's name, `KEY=VALUE`; may be repeated")
 	f.StringVar(&c.config, "config", "", "a server.properties `FILE`; flags and KAFKA_* variables override it")
-	root.AddCommand(storageCommand(), groupCommand())
+	root.AddCommand(storageCommand(), groupCommand(), txnCommand())
 	return root
 }
 
