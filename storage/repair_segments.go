@@ -211,9 +211,13 @@ func (r *repairer) apply(c *cut) error {
 	return nil
 }
 
-// rewrite writes a segment anew, with a higher generation, by which offsets may be missing.
+// rewrite writes a segment anew, with a higher generation, by which offsets may be missing. One that compaction has not
+// been over must not look as if it had.
 func (r *repairer) rewrite(c *cut) error {
-	h := segment.Header{Base: c.segment.Base, CreatedMs: r.options.NowMs, Generation: max(c.segment.Generation()+1, 1)}
+	h := segment.Header{Base: c.segment.Base, CreatedMs: r.options.NowMs, Generation: c.segment.Generation() + 1}
+	if c.segment.Generation() == 0 {
+		h.Generation = segment.UnknownGeneration
+	}
 	w, err := segment.NewWriter(r.segmentOptions(segment.NewFiles(r.fs, 2)), h, r.fs.Create, nil)
 	if err != nil {
 		return err

@@ -435,6 +435,18 @@ func TestRepairCanBeRepeatedAfterACrash(t *testing.T) {
 	}
 }
 
+func TestARepairedSegmentIsStillToBeCompacted(t *testing.T) {
+	t.Parallel()
+	d, all := fullDisk(t)
+	w := newWreck(t, d, all)
+	w.flip(logName(0), 70)
+	w.mend()
+	_, l := reopen(t, d)
+	if s := l.mu.segments[0]; !isDirty(s) || s.Generation() == 0 {
+		t.Errorf("generation %#x", s.Generation())
+	}
+}
+
 func TestVerifyChangesNothing(t *testing.T) {
 	t.Parallel()
 	d, all := fullDisk(t)
