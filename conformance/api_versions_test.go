@@ -22,7 +22,7 @@ func apiVersions(t *testing.T) map[int16]kmsg.ApiVersionsResponseApiKey {
 func TestApiVersionsIsAnsweredAtEveryVersion(t *testing.T) {
 	t.Parallel()
 	c := dial(t)
-	for version := int16(0); version <= 4; version++ {
+	for version := range int16(5) {
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.ClientSoftwareName, req.ClientSoftwareVersion = "conformance", "1.0"
 		resp := ask[*kmsg.ApiVersionsResponse](c, req, version)
@@ -85,9 +85,30 @@ func TestAdvertisedRangesServeOldClients(t *testing.T) {
 	t.Parallel()
 	keys := apiVersions(t)
 	for _, c := range []struct{ key, atMost, atLeast int16 }{
-		{0, 0, 10}, {1, 4, 16}, {2, 1, 7}, {3, 0, 12}, {8, 2, 9}, {9, 1, 9}, {10, 0, 4}, {11, 0, 9}, {12, 0, 4}, {13, 0, 5},
-		{14, 0, 5}, {15, 0, 5}, {16, 0, 5}, {18, 0, 3}, {19, 2, 7}, {20, 1, 6}, {21, 0, 2}, {22, 0, 4}, {23, 2, 4}, {32, 1, 4},
-		{37, 0, 3}, {42, 0, 2}, {47, 0, 0}, {60, 0, 1},
+		{0, 0, 10},
+		{1, 4, 16},
+		{2, 1, 7},
+		{3, 0, 12},
+		{8, 2, 9},
+		{9, 1, 9},
+		{10, 0, 4},
+		{11, 0, 9},
+		{12, 0, 4},
+		{13, 0, 5},
+		{14, 0, 5},
+		{15, 0, 5},
+		{16, 0, 5},
+		{18, 0, 3},
+		{19, 2, 7},
+		{20, 1, 6},
+		{21, 0, 2},
+		{22, 0, 4},
+		{23, 2, 4},
+		{32, 1, 4},
+		{37, 0, 3},
+		{42, 0, 2},
+		{47, 0, 0},
+		{60, 0, 1},
 	} {
 		k, ok := keys[c.key]
 		if !ok || k.MinVersion > c.atMost || k.MaxVersion < c.atLeast {

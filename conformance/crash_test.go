@@ -42,6 +42,7 @@ func TestNothingAcknowledgedIsLostToSIGKILL(t *testing.T) {
 }
 
 func crashRounds(t *testing.T, mode string, length time.Duration) {
+	t.Helper()
 	const partitions, writers, groups = 4, 16, 4
 	p := startProcess(t, "--sync", mode)
 	topic := name(t, "t")
@@ -92,6 +93,7 @@ func client(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 
 // write produces numbered values until told to stop, a few at a time.
 func (o *oracle) write(ctx context.Context, t *testing.T, addr, topic string, writer int) {
+	t.Helper()
 	c := client(t, addr, kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
 	partition := int32(writer % 4)
 	for n := 0; ctx.Err() == nil; n += 5 {
@@ -119,6 +121,7 @@ func (o *oracle) write(ctx context.Context, t *testing.T, addr, topic string, wr
 
 // commit commits growing offsets until told to stop.
 func (o *oracle) commit(ctx context.Context, t *testing.T, addr, topic, group string) {
+	t.Helper()
 	admin := kadm.NewClient(client(t, addr))
 	for n := int64(1); ctx.Err() == nil; n++ {
 		o.mu.Lock()

@@ -200,8 +200,18 @@ func TestOffsetsByTimeAreExact(t *testing.T) {
 			mustProduce(t, c, topic, b)
 		}
 		for _, q := range []struct{ ask, offset, ts int64 }{
-			{0, 0, 100}, {100, 0, 100}, {101, 1, 200}, {200, 1, 200}, {201, 2, 300}, {300, 2, 300}, {301, 5, 500}, {501, 7, 600},
-			{601, -1, -1}, {-2, 0, -1}, {-1, 8, -1}, {-3, 7, 600},
+			{0, 0, 100},
+			{100, 0, 100},
+			{101, 1, 200},
+			{200, 1, 200},
+			{201, 2, 300},
+			{300, 2, 300},
+			{301, 5, 500},
+			{501, 7, 600},
+			{601, -1, -1},
+			{-2, 0, -1},
+			{-1, 8, -1},
+			{-3, 7, 600},
 		} {
 			if got := listOffset(t, topic, q.ask, 0); got.Offset != q.offset || got.Timestamp != q.ts {
 				t.Errorf("codec %d, time %d: offset %d at %d, want %d at %d", codec, q.ask, got.Offset, got.Timestamp, q.offset, q.ts)

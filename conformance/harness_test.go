@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -40,7 +41,7 @@ func run(m *testing.M) int {
 		broker = *addrFlag
 		return m.Run()
 	}
-	b, err := kbroker.Start(nil, kbroker.Options{})
+	b, err := kbroker.Start(context.Background(), kbroker.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start:", err)
 		return 1
@@ -61,6 +62,7 @@ var names atomic.Int64
 
 // name makes a name of its own for a topic, group or client of this test.
 func name(t *testing.T, part string) string {
+	t.Helper()
 	clean := strings.NewReplacer("/", "-", " ", "-", "_", "-", "=", "-", ",", "-").Replace(t.Name())
 	if len(clean) > 120 {
 		clean = clean[:120]
