@@ -2,6 +2,7 @@ package kbroker
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -375,5 +376,43 @@ func TestTheLogIsQuiet(t *testing.T) {
 		if !strings.Contains(all[0].Message, want) {
 			t.Errorf("the first line, %q, doesn't say %q", all[0].Message, want)
 		}
+	}
+}
+
+// The directories of topics unknown to the metadata are removed at the start, so lost metadata must not look like none.
+func TestLogsWithoutTheirMetadataAreRefusedAndKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() (*Broker, error) { return Start(t.Context(), Options{DataDir: dir}) }
+	b, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("kept")}).FirstErr()
+	c.Close()
+	if err = errors.Join(err, b.Close(), os.Rename(filepath.Join(dir, "meta"), filepath.Join(dir, "elsewhere"))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also after what the refused start has left
+		if _, err = start(); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "meta")) {
+			t.Fatalf("got %v, want a refusal that names the metadata's place", err)
+		}
+	}
+	meta := filepath.Join(dir, "meta")
+	if err = errors.Join(os.RemoveAll(meta), os.Rename(filepath.Join(dir, "elsewhere"), meta)); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = start(); err != nil {
+		t.Fatal(err)
+	}
+	if log, statErr := os.Stat(filepath.Join(dir, "topics", "orders", "0", "00000000000000000000.log")); statErr != nil || log.Size() == 0 {
+		t.Errorf("the log is gone: %v", statErr)
+	}
+	if err = b.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

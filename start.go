@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net"
 	"net/netip"
@@ -119,7 +120,7 @@ func (b *Broker) lockDataDir(given bool) error {
 	var err error
 	if given {
 		b.dir = b.config.DataDir()
-		err = b.fs.MkdirAll(b.dir, dirPerm)
+		err = makeDataDir(b.fs, b.dir)
 	} else {
 		b.dir, err = os.MkdirTemp("", "kbroker-")
 		b.temporary = true
@@ -195,9 +196,20 @@ func (b *Broker) registerer() prometheus.Registerer {
 
 // openMeta opens the metadata store and takes over the settings kept in it.
 func (b *Broker) openMeta(context.Context) error {
-	s, err := meta.Open(b.fs, filepath.Join(b.dir, "meta"), meta.Options{
+	dir, topics := filepath.Join(b.dir, "meta"), filepath.Join(b.dir, "topics")
+	logs, err := b.fs.List(topics)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for logs: %w", err)
+	}
+	s, err := meta.Open(b.fs, dir, meta.Options{
 		Clock: b.clock, Logger: b.log, NodeID: int32(b.config.Int("node.id")), Durability: b.durability(), Registerer: b.registerer(),
+		// A new store knows no topics, and the directories of unknown topics are removed.
+		Existing: len(logs) > 0,
 	})
+	if errors.Is(err, meta.ErrMissing) {
+		return fmt.Errorf("%s holds the logs of %d topics: put the metadata in %s back, or move the logs elsewhere to start without: %w",
+			absolute(topics), len(logs), absolute(dir), err)
+	}
 	if err != nil {
 		return err
 	}
