@@ -230,7 +230,11 @@ func (e *engine) backgroundError(err error) {
 		e.log.Warn("metadata store: background work failed", zap.String("dir", e.dir), zap.Error(err))
 	}
 	e.tasks.pause()
-	if e.background.Add(1) >= backgroundErrors || !e.opened.Load() {
+	if !e.opened.Load() {
+		e.fail(err)
+		e.leave()
+	}
+	if e.background.Add(1) >= backgroundErrors {
 		e.fail(err)
 	}
 	if e.failed() == nil {
@@ -242,8 +246,7 @@ func (e *engine) backgroundError(err error) {
 func (e *engine) rest() {
 	switch {
 	case e.failed() != nil && !e.opened.Load():
-		e.stuckOnce.Do(func() { close(e.stuck) })
-		select {}
+		e.leave()
 	case e.failed() != nil:
 		<-e.done
 	case e.background.Load() > 0:
@@ -254,6 +257,14 @@ func (e *engine) rest() {
 		case <-e.done:
 		}
 	}
+}
+
+// leave ends an opening that Pebble would try for ever. The calling goroutine, one of Pebble's, never goes on: an error that
+// comes before there is a table to make would keep a processor busy. Nobody else waits for what it holds: the opening is left
+// behind, and nothing else knows of this Pebble.
+func (e *engine) leave() {
+	e.stuckOnce.Do(func() { close(e.stuck) })
+	select {}
 }
 
 // close closes what is open. The lock stays.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	pebblevfs "github.com/cockroachdb/pebble/v2/vfs"
@@ -22,6 +23,9 @@ type pebbleFS struct {
 	failed  func(error) // told of errors that Pebble would panic at
 	rest    func()      // called before a table is made
 	stopped atomic.Bool
+
+	mu       sync.Mutex
+	outdated []string // markers to be removed once the names of those in their place are durable
 }
 
 var _ pebblevfs.FS = (*pebbleFS)(nil)
@@ -80,7 +84,7 @@ func (p *pebbleFS) create(name string) (vfs.File, error) {
 			return nil, err
 		}
 	}
-	if err := p.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := p.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return p.fs.Create(name)
@@ -123,7 +127,34 @@ func (p *pebbleFS) OpenDir(name string) (pebblevfs.File, error) {
 	return &pebbleDir{fs: p, name: name}, nil
 }
 
+// Remove removes a file; a marker only when the directory has been synced, or a power cut could leave neither it nor the one
+// that Pebble has made in its place. Where there are both, the newer counts.
 func (p *pebbleFS) Remove(name string) error {
+	if !strings.HasPrefix(filepath.Base(name), markerPrefix) {
+		return p.remove(name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outdated = append(p.outdated, name)
+	return nil
+}
+
+// removeOutdated removes the markers that wait for it. What fails is tried again at the next start.
+func (p *pebbleFS) removeOutdated(names []string) {
+	for _, name := range names {
+		_ = p.remove(name)
+	}
+}
+
+func (p *pebbleFS) takeOutdated() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := p.outdated
+	p.outdated = nil
+	return names
+}
+
+func (p *pebbleFS) remove(name string) error {
 	err := p.unlessStopped(func() error { return p.fs.Remove(name) })
 	if kind, _ := appendOnly(name); kind != 0 && err == nil {
 		p.proofs.forget(name)
@@ -244,10 +275,12 @@ type pebbleDir struct {
 // Sync makes the names durable. A failure ends all writing and is not returned, since Pebble would panic where it comes
 // upon it between two logs.
 func (d *pebbleDir) Sync() error {
-	err := d.fs.unlessStopped(func() error { return d.fs.fs.SyncDir(d.name) })
-	if err != nil {
+	outdated := d.fs.takeOutdated() // before: what is made in place of them is there by now
+	if err := d.fs.unlessStopped(func() error { return d.fs.fs.SyncDir(d.name) }); err != nil {
 		d.fs.failed(err)
+		return nil
 	}
+	d.fs.removeOutdated(outdated)
 	return nil
 }
 

@@ -44,9 +44,12 @@ const (
 	kindManifest byte = 2
 )
 
-// manifestMarker begins the names of the empty files by which Pebble says which manifest counts: the number of the marker
-// and the manifest's name follow.
-const manifestMarker = "marker.manifest."
+// markerPrefix begins the names of the empty files by which Pebble keeps a value in a name, and manifestMarker those by which
+// it says which manifest counts: the number of the marker and the manifest's name follow.
+const (
+	markerPrefix   = "marker."
+	manifestMarker = markerPrefix + "manifest."
+)
 
 var errProof = errors.New("bytes that were synced have changed or are missing")
 
