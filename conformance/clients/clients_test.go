@@ -21,6 +21,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if code, played := play(); played {
+		os.Exit(code)
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -37,7 +37,15 @@ func franzClient(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 // makeTopic makes a topic with several partitions.
 func makeTopic(t *testing.T, topic string, partitions int32) {
 	t.Helper()
-	c := franzClient(t)
+	makeTopicAt(t, broker, topic, partitions)
+}
+
+func makeTopicAt(t *testing.T, addr, topic string, partitions int32) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer c.Close()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	rt := kmsg.NewCreateTopicsRequestTopic()
