@@ -247,7 +247,13 @@ func (b *Broker) openLogs(context.Context) error {
 	}
 	b.logs = s
 	// Closing makes a clean end of every log, so that the next start has nothing to recover; no deadline stops it halfway.
-	b.stop.push(func(context.Context) error { return s.Close(context.Background()) })
+	b.stop.push(func(context.Context) error {
+		closeErr := s.Close(context.Background())
+		if closeErr != nil {
+			b.meta.KeepUnclean()
+		}
+		return closeErr
+	})
 	topics := b.meta.Topics()
 	err = s.Sweep(func(topic string, partition int32, id storage.TopicID) bool {
 		t := topics.WithID(id)

@@ -42,6 +42,7 @@ type Store struct {
 	deleted map[string]bool // names of topics that were deleted since the start and not made again
 
 	broken  atomic.Bool // the engine has failed and not been replaced
+	unclean atomic.Bool // Close is not to say that all is well
 	metrics metrics
 }
 
@@ -109,6 +110,10 @@ func (s *Store) load() error {
 	return s.begin()
 }
 
+// KeepUnclean lets Close not mark the store as stopped cleanly, so that the next start counts: something else of the broker
+// could not be closed, and may lack what had been seen.
+func (s *Store) KeepUnclean() { s.unclean.Store(true) }
+
 // Close marks the store as stopped cleanly, waits for running calls, and closes it. Later calls return [ErrClosed].
 func (s *Store) Close() error {
 	s.changes.Lock()
@@ -121,7 +126,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.metrics.unregister()
 	err := s.engineError()
-	if err == nil {
+	if err == nil && !s.unclean.Load() {
 		err = s.markClean()
 	}
 	if s.engine != nil {

@@ -152,17 +152,21 @@ func (l *Log) compact(ctx context.Context, plan compactionPlan, limits compactio
 func (p *pass) run() error {
 	l := p.log
 	var err error
-	first, last := p.plan.segments[0], p.plan.segments[len(p.plan.segments)-1]
+	first, newest := p.plan.segments[0], p.plan.segments[len(p.plan.segments)-1]
 	if p.aborted, err = l.allAborted(first.Base); err != nil {
 		return err
 	}
 	dirty := p.plan.segments[p.plan.dirty:]
-	p.keys = cleaner.NewMap(last.Next()-dirty[0].Base, p.limits.MapBytes, p.limits.MapLoad)
+	p.keys = cleaner.NewMap(newest.Next()-dirty[0].Base, p.limits.MapBytes, p.limits.MapLoad)
 	if err = p.note(dirty); err != nil {
 		return err
 	}
+	last, err := l.lastBatches()
+	if err != nil {
+		return err
+	}
 	p.filter = cleaner.NewFilter(cleaner.Options{
-		Keys: p.keys, Txns: cleaner.NewTransactions(p.aborted), Last: l.lastBatches(),
+		Keys: p.keys, Txns: cleaner.NewTransactions(p.aborted), Last: last,
 		NowMs: l.set.clock.Now().UnixMilli(), DeleteRetentionMs: p.config.DeleteRetention.Milliseconds(),
 		MaxRecordsBytes: maxRecordsBytes,
 	})
@@ -174,19 +178,31 @@ func (p *pass) run() error {
 	return nil
 }
 
-// lastBatches is what each producer wrote last.
-func (l *Log) lastBatches() map[int64]cleaner.LastBatch {
+// lastBatches is what each producer wrote last, and is durable: a batch before it may go, and a power cut must not take the
+// last one too, or the producer would be forgotten.
+func (l *Log) lastBatches() (map[int64]cleaner.LastBatch, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.mu.producers == nil {
-		return nil
+		l.mu.Unlock()
+		return nil, nil
+	}
+	err := l.mu.usable()
+	if err == nil {
+		err = l.mu.failure
+	}
+	if err != nil {
+		l.mu.Unlock()
+		return nil, err
 	}
 	known := l.mu.producers.Last()
+	g := l.join()
+	l.mu.Unlock()
+	<-g.done
 	last := make(map[int64]cleaner.LastBatch, len(known))
 	for id, p := range known {
 		last[id] = cleaner.LastBatch{LastOffset: p.LastOffset, Epoch: p.Epoch}
 	}
-	return last
+	return last, g.err
 }
 
 // allAborted lists the aborted transactions whose markers lie in a segment with the given base or a later one.

@@ -178,6 +178,7 @@ func (v *verifier) run() error {
 		}
 	}
 	v.sides()
+	v.begin()
 	files := segment.NewFiles(v.fs, 4)
 	for i, base := range v.bases {
 		next := int64(-1)
@@ -391,6 +392,9 @@ func (v *verifier) segmentOptions(files *segment.Files) segment.Options {
 // judge says what the outcome of an examination means.
 func (v *verifier) judge(s *segment.Segment, out segment.Outcome) {
 	for _, d := range out.Damage {
+		if d.Next <= v.start { // nobody can read it any more, and the segment goes
+			continue
+		}
 		v.add(s.DataName(), d.From, true, offsetRange(d.First, d.Next)+": "+reason(d))
 	}
 	switch {
@@ -418,16 +422,20 @@ func reason(d segment.Damage) string {
 	return strings.TrimPrefix(d.Kind, fmt.Sprintf("byte %d: ", d.From))
 }
 
-// bounds compares where the log begins and ends with where it should.
-func (v *verifier) bounds() {
+// begin finds out where the log starts.
+func (v *verifier) begin() {
 	if v.options.LogStart != nil {
 		v.start = v.options.LogStart(v.part)
 	}
 	if v.snapshot != nil {
 		v.start = max(v.start, v.snapshot.start)
-		if v.end < v.snapshot.end && v.start < v.snapshot.end && !v.refused {
-			v.add(snapshotName, -1, true, fmt.Sprintf("the log ends at %d, though it went to %d", max(v.end, v.start), v.snapshot.end))
-		}
+	}
+}
+
+// bounds compares where the log begins and ends with where it should.
+func (v *verifier) bounds() {
+	if s := v.snapshot; s != nil && v.end < s.end && v.start < s.end && !v.refused {
+		v.add(snapshotName, -1, true, fmt.Sprintf("the log ends at %d, though it went to %d", max(v.end, v.start), s.end))
 	}
 	// The snapshot alone may lag behind a trim.
 	if v.options.LogStart != nil && len(v.bases) > 0 && v.start < v.bases[0] {
