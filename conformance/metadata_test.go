@@ -156,3 +156,17 @@ func TestInternalTopicsAreShownAsInternal(t *testing.T) {
 		t.Fatalf("produce: error %d, want 17", p.ErrorCode)
 	}
 }
+
+func TestClusterIsDescribedAsMetadataDoes(t *testing.T) {
+	t.Parallel()
+	md := metadata(t, 12, false)
+	for version := range int16(2) {
+		resp := ask[*kmsg.DescribeClusterResponse](dial(t), kmsg.NewPtrDescribeClusterRequest(), version)
+		if resp.ErrorCode != 0 || md.ClusterID == nil || resp.ClusterID != *md.ClusterID || len(resp.Brokers) != 1 || resp.ControllerID != md.ControllerID {
+			t.Fatalf("v%d: %+v", version, resp)
+		}
+		if b, want := resp.Brokers[0], md.Brokers[0]; b.NodeID != want.NodeID || b.Host != want.Host || b.Port != want.Port {
+			t.Errorf("v%d: %+v, Metadata says %+v", version, b, want)
+		}
+	}
+}

@@ -174,3 +174,45 @@ func TestGroupsAreDescribedListedAndDeleted(t *testing.T) {
 		t.Fatalf("state %q, want Dead", g.State)
 	}
 }
+
+// deleteOffset removes a committed offset; it returns the code of the group and that of the partition.
+func deleteOffset(t *testing.T, group, topic string) (whole, partition int16) {
+	t.Helper()
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group = group
+	rt := kmsg.NewOffsetDeleteRequestTopic()
+	rt.Topic, rt.Partitions = topic, []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}
+	req.Topics = append(req.Topics, rt)
+	resp := ask[*kmsg.OffsetDeleteResponse](dial(t), req, 0)
+	if resp.ErrorCode == 0 {
+		partition = resp.Topics[0].Partitions[0].ErrorCode
+	}
+	return resp.ErrorCode, partition
+}
+
+func TestOffsetsAreDeletedAlone(t *testing.T) {
+	t.Parallel()
+	topic, other, group := name(t, "t"), name(t, "other"), name(t, "g")
+	createTopic(t, topic, 1)
+	createTopic(t, other, 1)
+	for _, each := range []string{topic, other} {
+		if code := commitOffset(t, group, each, 0, 7); code != 0 {
+			t.Fatalf("commit: error %d", code)
+		}
+	}
+	if whole, code := deleteOffset(t, group, topic); whole != 0 || code != 0 {
+		t.Fatalf("delete: errors %d, %d", whole, code)
+	}
+	if got := committed(t, group, topic, 0); got != -1 {
+		t.Errorf("deleted offset is %d", got)
+	}
+	if got := committed(t, group, other, 0); got != 7 {
+		t.Errorf("the other offset is %d, want 7", got)
+	}
+	if whole, code := deleteOffset(t, group, name(t, "missing")); whole != 0 || code != 3 {
+		t.Errorf("missing topic: errors %d, %d; want 0, 3", whole, code)
+	}
+	if whole, _ := deleteOffset(t, name(t, "nobody"), topic); whole != 69 {
+		t.Errorf("missing group: error %d, want 69", whole)
+	}
+}

@@ -76,9 +76,12 @@ func (l *Log) EpochEnd(epoch int32) EpochEnd {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	none := EpochEnd{Epoch: noEpoch, EndOffset: noEpoch}
+	if l.mu.phase != ready {
+		return none
+	}
 	current := l.leaderEpoch()
 	switch {
-	case l.mu.phase != ready || epoch < 0 || epoch > current:
+	case epoch < 0 || epoch > current:
 		return none
 	case epoch == current:
 		return EpochEnd{Epoch: epoch, EndOffset: l.mu.offsets.End}

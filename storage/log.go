@@ -126,10 +126,13 @@ func (l *Log) Offsets() Offsets {
 	return l.mu.offsets
 }
 
-// LeaderEpoch is the epoch that the next append gets.
+// LeaderEpoch is the epoch that the next append gets; while the log is being recovered, that of this start.
 func (l *Log) LeaderEpoch() int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.mu.phase == recovering {
+		return l.epoch // what recovery finds is its own until it ends
+	}
 	return l.leaderEpoch()
 }
 
@@ -144,27 +147,34 @@ func (l *Log) SetConfig(c Config) {
 	l.set.maintenance.wake(l, l.set.clock.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.producers != nil {
+	if l.mu.phase != recovering && l.mu.producers != nil {
 		l.mu.producers.SetExpiration(c.ProducerExpiration.Milliseconds())
 	}
 }
 
-// Size is the length of all segments' data in bytes.
+// Size is the length of all segments' data in bytes; 0 while the log is being recovered.
 func (l *Log) Size() int64 {
+	total := int64(0)
 	l.mu.Lock()
+	if l.mu.phase == recovering {
+		l.mu.Unlock()
+		return total
+	}
 	segments := l.mu.segments
 	l.mu.Unlock()
-	total := int64(0)
 	for _, s := range segments {
 		total += s.Size()
 	}
 	return total
 }
 
-// Segments is the number of segments.
+// Segments is the number of segments; 0 while the log is being recovered.
 func (l *Log) Segments() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.mu.phase == recovering {
+		return 0
+	}
 	return len(l.mu.segments)
 }
 

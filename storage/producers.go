@@ -4,7 +4,7 @@ package storage
 func (l *Log) Producers() []ProducerState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.producers == nil {
+	if l.mu.phase != ready || l.mu.producers == nil {
 		return nil
 	}
 	known := l.mu.producers.Producers()

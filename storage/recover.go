@@ -434,6 +434,7 @@ func (r *recovery) finish() {
 	l.mu.epochs.trim(r.start)
 	l.mu.endPos, l.mu.tail = l.mu.active().Size(), &tail{}
 	if l.mu.producers != nil {
+		l.mu.producers.SetExpiration(l.config.Load().ProducerExpiration.Milliseconds()) // it may have changed meanwhile
 		l.mu.producers.Expire(clock.UnixMilli(l.set.clock))
 	}
 	if s = l.mu.active(); s.Size() > 0 {
