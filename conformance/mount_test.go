@@ -1,0 +1,102 @@
+//go:build linux
+
+package conformance
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// needMount skips a test where filesystems can't be mounted.
+func needMount(t *testing.T, programs ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting a filesystem needs root")
+	}
+	for _, p := range append(programs, "mount", "umount") {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%s is not installed", p)
+		}
+	}
+}
+
+// run runs a program and returns what it printed.
+func runProgram(args ...string) (string, error) {
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// mount mounts something for the test, and skips it where the machine doesn't let it.
+func mount(t *testing.T, args ...string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "mnt")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := runProgram(append(append([]string{"mount"}, args...), dir)...); err != nil {
+		t.Skipf("this machine doesn't let a test mount %v: %v: %s", args, err, out)
+	}
+	t.Cleanup(func() { unmount(t, dir) })
+	return dir
+}
+
+// unmount takes a filesystem away, once the processes that were killed have let go of it. It is no error if it is gone.
+func unmount(t *testing.T, dir string) {
+	t.Helper()
+	for end := time.Now().Add(answerLimit); ; <-time.After(20 * time.Millisecond) {
+		out, err := runProgram("umount", dir)
+		if err == nil || strings.Contains(out, "not mounted") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("umount: %v: %s", err, out)
+		}
+	}
+}
+
+// startProcessIn starts a broker in a data directory; it ends with the test.
+func startProcessIn(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := newProcess(t, dir, args...)
+	p.start()
+	t.Cleanup(p.kill)
+	return p
+}
+
+func newProcess(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, dir: dir, addr: l.Addr().String()}
+	_ = l.Close()
+	p.args = append([]string{buildBroker(t), "--data", p.dir, "--listen", p.addr, "--admin", "off"}, args...)
+	return p
+}
+
+// refused starts a broker that must not come up, and returns what it says.
+func (p *process) refused() string {
+	p.t.Helper()
+	out, err := runProgram(p.args...)
+	if err == nil {
+		p.t.Fatalf("the broker came up and ended well:\n%s", out)
+	}
+	return out
+}
+
+// dialTo is dial to another broker than the one of all tests.
+func dialTo(t *testing.T, addr string) *conn {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", addr, answerLimit)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &conn{t: t, c: c}
+}
