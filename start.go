@@ -76,10 +76,10 @@ func (b *Broker) start(ctx context.Context, o *Options) error {
 	b.config = c
 	steps := []func(context.Context) error{
 		b.bind,
-		func(context.Context) error { return b.lockDataDir(hasDataDir) },
+		b.explained(func(context.Context) error { return b.lockDataDir(hasDataDir) }),
 		b.openAdmin,
-		b.openMeta,
-		b.openLogs,
+		b.explained(b.openMeta),
+		b.explained(b.openLogs),
 		b.serve,
 	}
 	for _, step := range steps {
@@ -240,7 +240,8 @@ func (b *Broker) openLogs(context.Context) error {
 		SetLogStart: func(p storage.Partition, start int64) error {
 			return b.meta.SetLogStart(p.ID, p.Number, start)
 		},
-		Maintenance: func() storage.Maintenance { return maintenanceOf(b.config) },
+		Maintenance:  func() storage.Maintenance { return maintenanceOf(b.config) },
+		MaxOpenFiles: segmentFiles(openFileLimit()),
 	})
 	if err != nil {
 		return err

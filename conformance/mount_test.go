@@ -3,11 +3,13 @@
 package conformance
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -83,11 +85,19 @@ func newProcess(t *testing.T, dir string, args ...string) *process {
 // refused starts a broker that must not come up, and returns what it says.
 func (p *process) refused() string {
 	p.t.Helper()
-	out, err := runProgram(p.args...)
-	if err == nil {
-		p.t.Fatalf("the broker came up and ended well:\n%s", out)
+	cmd := exec.Command(p.args[0], p.args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
 	}
-	return out
+	hung := time.AfterFunc(answerLimit, func() { _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !hung.Stop() || err == nil {
+		p.t.Fatalf("the broker wasn't refused:\n%s", out.String())
+	}
+	return strings.TrimSpace(out.String())
 }
 
 // dialTo is dial to another broker than the one of all tests.

@@ -21,6 +21,7 @@ type process struct {
 	dir  string
 	addr string
 	args []string
+	as   *syscall.Credential // nil: as the test
 	cmd  *exec.Cmd
 	mu   sync.Mutex
 	log  []string
@@ -71,6 +72,7 @@ func startProcess(t *testing.T, args ...string) *process {
 func (p *process) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(p.args[0], p.args[1:]...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
 		p.t.Fatal(err)

@@ -63,13 +63,12 @@ func (l *Log) roll() (*segment.Segment, error) {
 		return nil, err
 	}
 	l.mu.Lock()
-	old, end := l.mu.active(), l.mu.offsets.End
+	end := l.mu.offsets.End
 	l.mu.Unlock()
 	s, err := segment.Create(l.segmentOptions(), end, clock.UnixMilli(l.set.clock))
 	if err != nil {
 		return nil, err
 	}
-	old.Seal()
 	l.mu.Lock()
 	l.addSegment(s)
 	if !l.mu.checkpointing {

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"container/list"
 	"errors"
 	"fmt"
 	"io"
@@ -24,8 +23,40 @@ type Files struct {
 	mu struct {
 		sync.Mutex
 		open int
-		idle list.List // of *File, least recently used first
+		idle idleFiles
 	}
+}
+
+// idleFiles is a list of files that are open and not in use. Releasing a file is part of every append and read, and takes no
+// memory.
+type idleFiles struct{ oldest, newest *File }
+
+func (l *idleFiles) push(f *File) {
+	f.idle, f.older, f.newer = true, l.newest, nil
+	if l.newest != nil {
+		l.newest.newer = f
+	} else {
+		l.oldest = f
+	}
+	l.newest = f
+}
+
+// remove takes a file out that may be in.
+func (l *idleFiles) remove(f *File) {
+	if !f.idle {
+		return
+	}
+	if f.older != nil {
+		f.older.newer = f.newer
+	} else {
+		l.oldest = f.newer
+	}
+	if f.newer != nil {
+		f.newer.older = f.older
+	} else {
+		l.newest = f.older
+	}
+	f.idle, f.older, f.newer = false, nil, nil
 }
 
 // NewFiles makes a set of files of which at most max (at least 1) are kept open while not in use.
@@ -60,10 +91,11 @@ type File struct {
 	writable bool
 
 	// Guarded by set.mu.
-	file   vfs.File
-	refs   int
-	idle   *list.Element
-	closed bool
+	file         vfs.File
+	refs         int
+	closed       bool
+	idle         bool
+	older, newer *File // in the list of idle files
 }
 
 // Add makes a handle for the file of that name, without opening it. A writable one is opened for reading and writing.
@@ -100,10 +132,7 @@ func (f *File) Acquire() (vfs.File, error) {
 			return nil, err
 		}
 	}
-	if f.idle != nil {
-		c.mu.idle.Remove(f.idle)
-		f.idle = nil
-	}
+	c.mu.idle.remove(f)
 	f.refs++
 	return f.file, nil
 }
@@ -117,6 +146,10 @@ func (f *File) open() error {
 		open = c.fs.OpenReadWrite
 	}
 	file, err := open(f.name)
+	if vfs.IsTooManyFiles(err) && c.mu.idle.oldest != nil {
+		c.evict(0)
+		file, err = open(f.name)
+	}
 	if err != nil {
 		return fmt.Errorf("open segment file: %w", err)
 	}
@@ -138,7 +171,7 @@ func (f *File) Release() {
 		f.shut()
 		return
 	}
-	f.idle = c.mu.idle.PushBack(f)
+	c.mu.idle.push(f)
 	c.evict(c.max)
 }
 
@@ -148,10 +181,7 @@ func (f *File) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.closed = true
-	if f.idle != nil {
-		c.mu.idle.Remove(f.idle)
-		f.idle = nil
-	}
+	c.mu.idle.remove(f)
 	if f.refs == 0 {
 		f.shut()
 	}
@@ -160,12 +190,11 @@ func (f *File) Close() {
 // evict closes idle files until at most keep files are open. The caller holds mu.
 func (c *Files) evict(keep int) {
 	for c.mu.open > keep {
-		oldest := c.mu.idle.Front()
-		if oldest == nil {
+		f := c.mu.idle.oldest
+		if f == nil {
 			return
 		}
-		f := c.mu.idle.Remove(oldest).(*File) // the list holds nothing else
-		f.idle = nil
+		c.mu.idle.remove(f)
 		f.shut()
 	}
 }

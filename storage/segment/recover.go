@@ -418,14 +418,6 @@ func (s *Segment) replaceIndex(o Options, runs []Run) error {
 	}
 	old := s.index.Load()
 	fresh := s.files.Add(name, old.writable)
-	if s.marks != nil {
-		f, err := fresh.Acquire()
-		if err != nil {
-			return err
-		}
-		old.Release()
-		s.marks = f
-	}
 	s.index.Store(fresh)
 	old.Close()
 	return o.FS.SyncDir(s.dir)

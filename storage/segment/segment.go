@@ -20,7 +20,7 @@ type Damage struct {
 }
 
 // Segment is an open segment. Calls of Write must be serial, and so must calls of Mark and Commit; the two may overlap.
-// Activate, Seal, Repair and Rebuild want to be alone with both. The methods that read may be called at any time.
+// Activate, Repair and Rebuild want to be alone with both. The methods that read may be called at any time.
 type Segment struct {
 	Base int64
 
@@ -30,8 +30,6 @@ type Segment struct {
 	data     *File
 	index    atomic.Pointer[File] // replaced when the index is written anew
 	header   Header
-	writer   vfs.File // data, held open while the segment is active
-	marks    vfs.File // index, held open while the segment is active
 
 	mu           sync.Mutex
 	size         int64 // bytes of batches
@@ -123,37 +121,23 @@ func writeNew(fs vfs.FS, name string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Activate opens the files for writing and keeps them open until Seal or Close. Nobody may be reading yet.
+// Activate opens the files for writing. Like all files they are closed when they have not been used for long and others
+// are, and opened again: a failure to write what is in the page cache is told to who syncs next, whether or not it had the file
+// open at the time. Nobody may be reading yet.
 func (s *Segment) Activate() error {
 	s.data = s.data.forWriting()
 	s.index.Store(s.index.Load().forWriting())
-	var err error
-	if s.writer, err = s.data.Acquire(); err != nil {
-		return err
-	}
-	if s.marks, err = s.index.Load().Acquire(); err != nil {
-		s.data.Release()
-		s.writer = nil
-		return err
+	for _, f := range []*File{s.data, s.index.Load()} {
+		if _, err := f.Acquire(); err != nil {
+			return err
+		}
+		f.Release()
 	}
 	return nil
 }
 
-// Seal ends writing. The files are closed when they have not been used for long.
-func (s *Segment) Seal() {
-	if s.writer != nil {
-		s.data.Release()
-		s.writer = nil
-	}
-	if s.marks != nil {
-		s.index.Load().Release()
-		s.marks = nil
-	}
-}
-
 // Close gives the files up: they are closed as soon as no Range holds them, and no new ones are handed out.
 func (s *Segment) Close() {
-	s.Seal()
 	s.data.Close()
 	s.index.Load().Close()
 }
@@ -170,8 +154,13 @@ func (s *Segment) DataName() string { return FileName(s.Base, SuffixData) }
 // was; if that fails too, ErrNotCut is in the chain and nothing more may be written.
 func (s *Segment) Write(b batch.Batch) error {
 	pos := s.Size()
-	if _, err := s.writer.WriteAt(b, pos); err != nil {
-		if cut := s.writer.Truncate(pos); cut != nil {
+	f, err := s.data.Acquire()
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", s.DataName(), err)
+	}
+	defer s.data.Release()
+	if _, err = f.WriteAt(b, pos); err != nil {
+		if cut := f.Truncate(pos); cut != nil {
 			return errors.Join(fmt.Errorf("append to %s: %w", s.DataName(), err), ErrNotCut, cut)
 		}
 		return fmt.Errorf("append to %s: %w", s.DataName(), err)
@@ -246,7 +235,7 @@ func (s *Segment) Commit(m Mark) error {
 	for i, r := range runs {
 		buf = r.entry(s.Base).Append(buf, s.header, number+uint32(i))
 	}
-	if _, err := s.marks.WriteAt(buf, entryPosition(number)); err != nil {
+	if err := s.writeEntries(buf, entryPosition(number)); err != nil {
 		return fmt.Errorf("write index entries of segment %d: %w", s.Base, err)
 	}
 	s.mu.Lock()
@@ -254,6 +243,17 @@ func (s *Segment) Commit(m Mark) error {
 	s.entries += uint32(n)
 	s.pending = append(s.pending[:0], s.pending[n:]...)
 	return nil
+}
+
+func (s *Segment) writeEntries(entries []byte, pos int64) error {
+	index := s.index.Load()
+	f, err := index.Acquire()
+	if err != nil {
+		return err
+	}
+	defer index.Release()
+	_, err = f.WriteAt(entries, pos)
+	return err
 }
 
 func entryPosition(number uint32) int64 { return HeaderSize + int64(number)*EntrySize }

@@ -15,3 +15,8 @@ func IsSystem(err error) bool {
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
+
+// IsTooManyFiles says whether an operation failed because too many files are open, in this process or altogether.
+func IsTooManyFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
