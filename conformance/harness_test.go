@@ -190,13 +190,14 @@ func (c *conn) alive() {
 	ask[*kmsg.ApiVersionsResponse](c, kmsg.NewPtrApiVersionsRequest(), 0)
 }
 
-// createTopic makes a topic and returns its id.
+// createTopic makes a topic and returns its id. Nothing in it gets too old: the records of these cases are of 1970.
 func createTopic(t *testing.T, topic string, partitions int32, configs ...string) [16]byte {
 	t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 10000
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, partitions, 1
+	configs = append([]string{"retention.ms", "-1"}, configs...)
 	for i := 0; i+1 < len(configs); i += 2 {
 		rc := kmsg.NewCreateTopicsRequestTopicConfig()
 		rc.Name, rc.Value = configs[i], kmsg.StringPtr(configs[i+1])

@@ -211,7 +211,7 @@ func TestConfigurationsAreDescribedByKafkasNames(t *testing.T) {
 	topic := name(t, "t")
 	createTopic(t, topic, 1, "cleanup.policy", "compact", "max.message.bytes", "50000")
 	topicConfigs := describeConfigs(t, kmsg.ConfigResourceTypeTopic, topic)
-	for key, want := range map[string]string{"cleanup.policy": "compact", "max.message.bytes": "50000", "retention.ms": "604800000"} {
+	for key, want := range map[string]string{"cleanup.policy": "compact", "max.message.bytes": "50000", "segment.ms": "604800000"} {
 		if c := topicConfigs[key]; c.Value == nil || *c.Value != want {
 			t.Errorf("%s: got %v, want %s", key, c.Value, want)
 		}

@@ -74,13 +74,16 @@ func (p *transactional) end(commit bool) {
 }
 
 // readCommitted reads from offset 0 and takes out what was aborted, as clients do, once nothing is open any more.
-func readCommitted(t *testing.T, topic string) []string {
+func readCommitted(t *testing.T, topic string) ([]string, kmsg.FetchResponseTopicPartition) {
 	t.Helper()
 	req := fetchRequest(topic, 0, 0)
 	req.IsolationLevel = 1
 	var p kmsg.FetchResponseTopicPartition
 	for end := time.Now().Add(answerLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		p = ask[*kmsg.FetchResponse](dial(t), req, 12).Topics[0].Partitions[0]
+		if p.ErrorCode != 0 {
+			t.Fatalf("fetch: error %d", p.ErrorCode)
+		}
 		if p.LastStableOffset == p.HighWatermark {
 			break
 		}
@@ -98,7 +101,7 @@ func readCommitted(t *testing.T, topic string) []string {
 			all = append(all, values(records(t, b.AppendTo(nil)))...)
 		}
 	}
-	return all
+	return all, p
 }
 
 func TestOnlyCommittedTransactionsAreRead(t *testing.T) {
@@ -117,8 +120,8 @@ func TestOnlyCommittedTransactionsAreRead(t *testing.T) {
 	}
 	aborting.end(false)
 	committing.end(true)
-	if got := readCommitted(t, topic); len(got) != 2 || got[0] != "kept" || got[1] != "as well" {
-		t.Fatalf("read %q", got)
+	if got, p := readCommitted(t, topic); len(got) != 2 || got[0] != "kept" || got[1] != "as well" {
+		t.Fatalf("read %q of %+v", got, p)
 	}
 }
 
