@@ -16,9 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kafkaStorageError is what a write is answered that the disk didn't take.
-const kafkaStorageError = 56
-
 // createTopicOn is createTopic on another broker than the one of all tests.
 func createTopicOn(c *conn, topic string, partitions int32, configs ...string) int16 {
 	c.t.Helper()

@@ -99,14 +99,3 @@ func (p *process) refused() string {
 	}
 	return strings.TrimSpace(out.String())
 }
-
-// dialTo is dial to another broker than the one of all tests.
-func dialTo(t *testing.T, addr string) *conn {
-	t.Helper()
-	c, err := net.DialTimeout("tcp", addr, answerLimit)
-	if err != nil {
-		t.Fatalf("dial: %v", err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return &conn{t: t, c: c}
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -267,7 +268,7 @@ func (s *Store) scan(prefix string, yield func(key, value []byte) error) error {
 // explain says in words what an operator can do about an error that opening met.
 func explain(err error) error {
 	switch {
-	case pebble.IsCorruptionError(err), errors.Is(err, errKey), errors.Is(err, errValue):
+	case pebble.IsCorruptionError(err), errors.Is(err, errKey), errors.Is(err, errValue), errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	case errors.Is(err, vfs.ErrLocked):
 		return fmt.Errorf("another broker is using it: %w", err)

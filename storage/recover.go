@@ -16,6 +16,7 @@ import (
 	"github.com/kbroker/kbroker/protocol/clock"
 	"github.com/kbroker/kbroker/storage/producer"
 	"github.com/kbroker/kbroker/storage/segment"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // recoveryCheckpointBytes is from how many examined bytes on recovery ends with a checkpoint, so that another restart
@@ -69,6 +70,14 @@ type recovery struct {
 	outcome  segment.Outcome
 	examined int64
 	found    string // the worst that was found
+	lost     lost
+}
+
+// lost is what is known of segments behind the last one whose data files are missing.
+type lost struct {
+	names []string // of their index files
+	base  int64    // of the first
+	end   int64    // the offset after what had been acknowledged in them; 0 if there are none
 }
 
 // recover brings the partition's files and the log's state to agree, by the recovery table in docs/storage-format.md. The
@@ -89,6 +98,9 @@ func (l *Log) recover() error {
 		return nil
 	}
 	if err = r.finishSwaps(names); err != nil {
+		return err
+	}
+	if err = r.findLost(); err != nil {
 		return err
 	}
 	if len(r.bases) == 0 {
@@ -119,6 +131,43 @@ func (r *recovery) sort(names []string) {
 		}
 	}
 	slices.Sort(r.bases)
+}
+
+// findLost looks for index files behind the last segment that speak of data which isn't there. They stay until a segment begins
+// where that data ended, or its offsets would be given out again.
+func (r *recovery) findLost() error {
+	l := r.log
+	var err error
+	r.lost, err = findLost(l.set.fs, l.dir, r.bases, r.side)
+	if err != nil || r.lost.end <= l.set.options.LogStart(l.part) {
+		r.lost = lost{}
+		return err
+	}
+	r.side = slices.DeleteFunc(r.side, func(name string) bool { return slices.Contains(r.lost.names, name) })
+	return nil
+}
+
+func findLost(files vfs.FS, dir string, bases []int64, names []string) (lost, error) {
+	var all lost
+	for _, name := range names {
+		base, suffix, ok := segment.ParseFileName(name)
+		if !ok || suffix != segment.SuffixIndex || len(bases) > 0 && base <= bases[len(bases)-1] {
+			continue
+		}
+		next, found, err := segment.Lost(files, dir, base)
+		if err != nil {
+			return lost{}, err
+		}
+		if !found {
+			continue
+		}
+		if all.end == 0 || base < all.base {
+			all.base = base
+		}
+		all.end = max(all.end, next)
+		all.names = append(all.names, name)
+	}
+	return all, nil
 }
 
 // finishSwaps completes compactions that were interrupted, and looks at the directory again if there were any.
@@ -169,19 +218,21 @@ func (r *recovery) nothing() error {
 	}
 	l.mu.producers = nil
 	l.startEmpty()
+	start, end := int64(0), r.lost.end
 	if s := r.snapshot; s != nil {
-		l.mu.Lock()
-		o := &l.mu.offsets
-		o.Start = max(o.Start, s.start)
-		o.End = max(o.Start, s.end)
-		o.HighWatermark, o.LastStable = o.End, o.End
-		lost := o.Start < o.End
-		l.mu.Unlock()
-		if lost {
-			r.worse("damaged")
-			l.set.metrics.damaged.Inc()
-			l.set.logger.Error("all segments are missing", zap.Stringer("partition", l.part), zap.Int64("log_end", s.end))
-		}
+		start, end = s.start, max(end, s.end)
+	}
+	l.mu.Lock()
+	o := &l.mu.offsets
+	o.Start = max(o.Start, start)
+	o.End = max(o.Start, end)
+	o.HighWatermark, o.LastStable = o.End, o.End
+	missing := o.Start < o.End
+	l.mu.Unlock()
+	if missing {
+		r.worse("damaged")
+		l.set.metrics.damaged.Inc()
+		l.set.logger.Error("all segments are missing", zap.Stringer("partition", l.part), zap.Int64("log_end", end))
 	}
 	l.set.metrics.recovered.WithLabelValues(r.found).Inc()
 	return nil
@@ -379,6 +430,9 @@ func (r *recovery) evidence(base, next int64) segment.Evidence {
 		NowMs: clock.UnixMilli(l.set.clock), Visit: r.visit,
 	}
 	s := r.snapshot
+	if next < 0 && r.lost.end > 0 {
+		ev.Sealed, ev.Next = true, r.lost.base
+	}
 	if s == nil || base > s.base {
 		return ev
 	}
@@ -474,7 +528,7 @@ func (r *recovery) settleLast(s *segment.Segment) error {
 	if err := s.Repair(l.segmentOptions(), out, keep); err != nil {
 		return err
 	}
-	end := max(r.end, r.start)
+	end := max(r.end, r.start, r.lost.end)
 	if r.snapshot != nil {
 		end = max(end, r.snapshot.end)
 	}
@@ -495,7 +549,8 @@ func (r *recovery) settleLast(s *segment.Segment) error {
 		return err
 	}
 	l.mu.segments = append(l.mu.segments, fresh)
-	return nil
+	r.side = r.lost.names
+	return r.removeSides(func(string) bool { return true })
 }
 
 // keepTorn copies bytes that are about to be cut off to a file beside the segment, unless they are all zero.

@@ -179,6 +179,9 @@ func (v *verifier) run() error {
 	}
 	v.sides()
 	v.begin()
+	if err := v.missing(); err != nil {
+		return err
+	}
 	files := segment.NewFiles(v.fs, 4)
 	for i, base := range v.bases {
 		next := int64(-1)
@@ -430,6 +433,21 @@ func (v *verifier) begin() {
 	if v.snapshot != nil {
 		v.start = max(v.start, v.snapshot.start)
 	}
+}
+
+// missing reports data files that their index files speak of, behind the last segment.
+func (v *verifier) missing() error {
+	gone, err := findLost(v.fs, v.dir, v.bases, v.names)
+	if isVersion(err) {
+		v.refused = true
+		v.add("", -1, true, "keeps the partition from being opened: "+err.Error())
+		return nil
+	}
+	if err == nil && gone.end > v.start {
+		v.add(segment.FileName(gone.base, segment.SuffixData), -1, true,
+			fmt.Sprintf("is missing, and the log went to %d: the next start passes over these offsets", gone.end))
+	}
+	return err
 }
 
 // bounds compares where the log begins and ends with where it should.
