@@ -202,13 +202,18 @@ func (v *voyage) sail(operations int) {
 	}
 }
 
-// create makes a topic as CreateTopics does.
+// create makes a topic of some kind.
 func (v *voyage) create() {
-	name := fmt.Sprint("t", v.rng.IntN(3))
-	if v.topics[name] != nil {
+	kinds := []kind{{}, {retain: true}, {compact: true}, {compact: true, retain: true}}
+	v.makeTopic(fmt.Sprint("t", v.rng.IntN(3)), kinds[v.rng.IntN(len(kinds))])
+}
+
+// makeTopic makes a topic as CreateTopics does, unless it is there.
+func (v *voyage) makeTopic(name string, k kind) {
+	if v.topics[name] != nil || v.creating[name] {
 		return
 	}
-	k, configs := v.settings()
+	configs := v.settings(k)
 	t, err := v.b.meta.CreateTopic(meta.Topic{Name: name, Partitions: int32(1 + v.rng.IntN(2)), Configs: configs})
 	if v.failed("create "+name, err) {
 		v.creating[name] = true
@@ -221,8 +226,7 @@ func (v *voyage) create() {
 }
 
 // settings are those of a topic with much going on in little space.
-func (v *voyage) settings() (kind, map[string]string) {
-	k := []kind{{}, {retain: true}, {compact: true}, {compact: true, retain: true}}[v.rng.IntN(4)]
+func (v *voyage) settings(k kind) map[string]string {
 	configs := map[string]string{
 		"internal.segment.bytes": fmt.Sprint(800 + v.rng.IntN(3000)), "retention.ms": "-1", "retention.bytes": "-1",
 		"index.interval.bytes": []string{"0", "300", "4096"}[v.rng.IntN(3)], "min.cleanable.dirty.ratio": "0.01",
@@ -238,7 +242,7 @@ func (v *voyage) settings() (kind, map[string]string) {
 	if k.compact && k.retain {
 		configs["cleanup.policy"] = "compact,delete"
 	}
-	return k, configs
+	return configs
 }
 
 // adopt takes a topic in that is known to be there.
@@ -262,12 +266,15 @@ func (v *voyage) openPartitions(t *meta.Topic, first int32) {
 	}
 }
 
-// remove deletes a topic as DeleteTopics does.
+// remove deletes a topic.
 func (v *voyage) remove() {
-	name, c := v.anyTopic()
-	if c == nil {
-		return
+	if name, c := v.anyTopic(); c != nil {
+		v.removeTopic(name, c)
 	}
+}
+
+// removeTopic deletes a topic as DeleteTopics does.
+func (v *voyage) removeTopic(name string, c *course) {
 	_, err := v.b.meta.DeleteTopic(c.id)
 	if v.failed("delete "+name, err) {
 		v.deleting[name] = true
@@ -385,12 +392,15 @@ func (v *voyage) anyLog() (*track, *storage.Log) {
 	return t, l
 }
 
-// append writes one to three batches and waits for the last one, mostly.
+// append writes to some partition.
 func (v *voyage) append() {
-	t, l := v.anyLog()
-	if t == nil {
-		return
+	if t, l := v.anyLog(); t != nil {
+		v.appendTo(t, l)
 	}
+}
+
+// appendTo writes one to three batches and waits for the last one, mostly.
+func (v *voyage) appendTo(t *track, l *storage.Log) {
 	var last storage.Commit
 	lasting := false
 	for range 1 + v.rng.IntN(3) {
@@ -503,13 +513,7 @@ const (
 // end notes what must last, and stops the broker in one of the ways there are. It returns which it was.
 func (v *voyage) end() int {
 	how := min(v.rng.IntN(ends+1), crashed)
-	for _, c := range v.topics {
-		for _, t := range c.logs {
-			if l, err := v.b.logs.Get(c.id, t.number); err == nil {
-				v.look(t, l)
-			}
-		}
-	}
+	v.lookAll()
 	if how == clean {
 		err := v.close()
 		if err == nil {
@@ -536,6 +540,16 @@ func (v *voyage) end() int {
 	}
 	_ = v.close() // only ends its goroutines
 	return how
+}
+
+func (v *voyage) lookAll() {
+	for _, c := range v.topics {
+		for _, t := range c.logs {
+			if l, err := v.b.logs.Get(c.id, t.number); err == nil {
+				v.look(t, l)
+			}
+		}
+	}
 }
 
 // look notes what could be seen of a log: nobody may find it gone.
@@ -613,5 +627,60 @@ func TestNothingAcknowledgedIsLostInSeededCrashes(t *testing.T) {
 	t.Logf("%d seeds, %d crashes, %d acknowledged records found again", n, crashes.Load(), acked.Load())
 	if crashes.Load() < n/2 || acked.Load() < n*10 {
 		t.Error("that shows too little")
+	}
+}
+
+// The power is cut before each operation of the disk there is in rolls, checkpoints, trims, the deletion of a topic that is made
+// again, and a clean stop.
+func TestNothingIsLostToAPowerCutBeforeAnyOperation(t *testing.T) {
+	t.Parallel()
+	stride := 4
+	if *crashSeeds >= 1000 {
+		stride = 1
+	}
+	for cut := 0; ; cut += stride {
+		v := newVoyage(t, uint64(cut))
+		v.sync = "every-write"
+		v.cutAt(-1)
+		if err := v.open(); err != nil {
+			v.fatal("open: %v", err)
+		}
+		v.lastEpoch = v.b.meta.Epoch()
+		v.makeTopic("t0", kind{})
+		v.makeTopic("t1", kind{})
+		v.fillAll(8)
+		v.cutAt(cut)
+		v.fillAll(8) // rolls, with their checkpoints
+		v.trim()
+		v.removeTopic("t0", v.topics["t0"])
+		v.makeTopic("t0", kind{})
+		v.fillAll(4)
+		if v.dark() || v.close() != nil {
+			v.disk.CutPower()
+			v.lookAll()
+			v.disk = v.disk.Crash(v.rng)
+			v.trace("crashed")
+			_ = v.close() // only ends its goroutines
+			v.resume(halfClosed)
+			_ = v.close()
+			continue
+		}
+		if cut < 100 {
+			t.Fatalf("only %d operations", cut)
+		}
+		return
+	}
+}
+
+// fillAll writes to partition 0 of each topic.
+func (v *voyage) fillAll(batches int) {
+	for range batches {
+		for _, name := range []string{"t0", "t1"} {
+			if c := v.topics[name]; c != nil {
+				if l, err := v.b.logs.Get(c.id, 0); err == nil {
+					v.appendTo(c.logs[0], l)
+				}
+			}
+		}
 	}
 }

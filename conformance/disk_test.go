@@ -318,7 +318,7 @@ func TestWhatMayNotBeReadOrWrittenIsRefusedWithWhatToDo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("files of somebody else need root to be made")
 	}
-	top, err := os.MkdirTemp("", "kbroker-permission-") // t.TempDir is closed to others
+	top, err := os.MkdirTemp("", "kbroker-permission-") //nolint:usetesting // t.TempDir is closed to others
 	if err != nil {
 		t.Fatal(err)
 	}

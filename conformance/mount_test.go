@@ -27,7 +27,7 @@ func needMount(t *testing.T, programs ...string) {
 	}
 }
 
-// run runs a program and returns what it printed.
+// runProgram runs a program and returns what it printed.
 func runProgram(args ...string) (string, error) {
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
