@@ -121,8 +121,11 @@ func (k *checker) read(e *engine) error {
 	}
 	err = errors.Join(it.Error(), it.Close())
 	k.Topics = NewTopics(k.topics)
-	if err == nil && k.Keys > 0 && !k.schema {
-		k.bad(schemaKey, errors.New("is missing"))
+	if err == nil && !k.schema {
+		k.Missing = k.Keys == 0 // what a start that was refused leaves
+		if !k.Missing {
+			k.bad(schemaKey, errors.New("is missing"))
+		}
 	}
 	return err
 }
