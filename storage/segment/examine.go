@@ -90,6 +90,7 @@ func examine(file io.ReaderAt, fileSize int64, buf []byte, base int64, indexed, 
 	x.FileSize, x.Next = fileSize, max(ev.Trusted.Next, base)
 	x.MaxTimestamp, x.FirstTime = batch.NoTimestamp, batch.NoTimestamp
 	x.rewrite = !indexed
+	x.runs = make([]Run, 0, len(slots))
 	for _, s := range slots {
 		x.slot(s, interval)
 	}
