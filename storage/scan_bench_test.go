@@ -77,7 +77,8 @@ func checksumFile(b *testing.B, name string, buf []byte) {
 		b.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	sum, n := uint32(0), 0
+	var n int
+	sum := uint32(0)
 	for err == nil {
 		n, err = f.Read(buf)
 		sum = batch.UpdateChecksum(sum, buf[:n])
