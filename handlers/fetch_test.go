@@ -46,9 +46,7 @@ func (p *plane) fetchLater(ctx context.Context, req *kmsg.FetchRequest) func() *
 	}
 	answered := make(chan protocol.Response)
 	go func() { answered <- r.Later(ctx) }()
-	for p.clock.Pending() == 0 {
-		time.Sleep(time.Millisecond) // until it waits
-	}
+	p.clock.AwaitPending(1)
 	return func() *kmsg.FetchResponse { return fetchAnswer(p.t, <-answered, req.Version) }
 }
 

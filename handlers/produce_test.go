@@ -80,9 +80,11 @@ func TestProduceWaitsForTheSync(t *testing.T) {
 			}
 			answered := make(chan protocol.Response)
 			go func() { answered <- r.Later(c.ctx) }()
-			for p.clock.Pending() == 0 || (c.ctx == canceled && p.clock.Pending() < 2) {
-				time.Sleep(time.Millisecond) // until it waits
+			timers := 1
+			if c.ctx == canceled {
+				timers = 2 // the request's own, and how long a stopping broker waits
 			}
+			p.clock.AwaitPending(timers)
 			c.then(p, logs[0])
 			got := produceAnswer(t, <-answered, 9).Topics[0].Partitions[0]
 			if got.ErrorCode != int16(c.code) || got.BaseOffset != c.base {

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/storage/vfs/simdisk"
 )
 
 // traffic is a writer, readers and the upkeep on one log at the same time.
@@ -18,6 +21,7 @@ type traffic struct {
 	*testing.T
 	log     *Log
 	keys    int
+	wrote   chan struct{} // a record was acknowledged; not every one is told
 	written struct {
 		sync.Mutex
 		latest map[string]int64 // acknowledged version of each key
@@ -63,6 +67,10 @@ func (c *traffic) write(ctx context.Context) {
 		c.written.latest[key] = version
 		c.written.count++
 		c.written.Unlock()
+		select {
+		case c.wrote <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -77,29 +85,21 @@ func (c *traffic) append(b batch.Batch) bool {
 	return err == nil
 }
 
-// read reads what is committed from the start to the end, again and again: no key may be at an older version than was
-// acknowledged when the reading began, nothing aborted may be seen, and offsets go up.
-func (c *traffic) read(ctx context.Context, limit int64) {
-	for ctx.Err() == nil {
-		c.written.Lock()
-		want := make(map[string]int64, len(c.written.latest))
-		for k, v := range c.written.latest {
-			want[k] = v
-		}
-		c.written.Unlock()
-		got := map[string]int64{}
-		offset := c.log.Offsets().Start
-		for ok := true; ok; {
-			offset, ok = c.readSome(offset, limit, got)
-		}
-		if c.Failed() {
+// read reads what is committed from the start to the end: no key may be at an older version than was acknowledged when the
+// reading began, nothing aborted may be seen, and offsets go up.
+func (c *traffic) read(limit int64) {
+	c.written.Lock()
+	want := maps.Clone(c.written.latest)
+	c.written.Unlock()
+	got := map[string]int64{}
+	offset := c.log.Offsets().Start
+	for ok := true; ok; {
+		offset, ok = c.readSome(offset, limit, got)
+	}
+	for k, v := range want {
+		if got[k] < v {
+			c.Errorf("%s is at version %d, though %d was acknowledged", k, got[k], v)
 			return
-		}
-		for k, v := range want {
-			if got[k] < v {
-				c.Errorf("%s is at version %d, though %d was acknowledged", k, got[k], v)
-				return
-			}
 		}
 	}
 }
@@ -170,26 +170,33 @@ func TestReadersAndAWriterAreNotDisturbedByUpkeep(t *testing.T) {
 	l := w.open()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	run := &traffic{T: t, log: l, keys: 50}
+	run := &traffic{T: t, log: l, keys: 50, wrote: make(chan struct{}, 1)}
 	run.written.latest = map[string]int64{}
 	var wg sync.WaitGroup
-	wg.Go(func() { run.write(ctx) })
+	wg.Go(func() {
+		defer close(run.wrote)
+		run.write(ctx)
+	})
 	enough := func() bool {
 		run.written.Lock()
 		defer run.written.Unlock()
 		return t.Failed() || (run.written.count >= 400 && testMetric(t, w.set.upkeep.passes) >= 5)
 	}
 	for _, limit := range []int64{1, 500, 1 << 20} {
-		wg.Go(func() { run.read(ctx, limit) })
+		wg.Go(func() {
+			for ctx.Err() == nil && !t.Failed() {
+				run.read(limit)
+			}
+		})
 	}
-	wg.Go(func() { // what the timers would do
-		for ctx.Err() == nil {
+	wg.Go(func() { // what the timers would do, were the records written in seconds
+		for range run.wrote {
 			w.clock.Advance(200 * time.Millisecond)
-			time.Sleep(2 * time.Millisecond)
 			if enough() {
 				cancel()
 			}
 		}
+		cancel()
 	})
 	wg.Go(func() { // queries by time
 		for ctx.Err() == nil {
@@ -206,24 +213,38 @@ func TestReadersAndAWriterAreNotDisturbedByUpkeep(t *testing.T) {
 	w.close()
 	l = w.open()
 	run.log = l
-	done, stop := context.WithCancel(t.Context())
-	time.AfterFunc(10*time.Millisecond, stop)
-	run.read(done, 1<<20)
+	run.read(1 << 20)
 }
 
 func TestTopicIsDeletedWhileItIsCompacted(t *testing.T) {
 	t.Parallel()
-	for range 10 {
-		w := osWorld(t)
-		w.maintenance = everyMinute
+	compacting := true
+	for n := int64(1); compacting; n += 20 { // the n-th operation of the compaction is when the topic is deleted
+		w := upkeepWorld(t, everyMinute)
 		c := &w.config
 		c.Compact, c.MinCleanableRatio, c.SegmentBytes = true, 0, 500
 		l := w.open()
 		for i := range 50 {
 			put(t, l, keyed(t, w.clock.Now(), fmt.Sprint(i), "a", "b"))
 		}
-		go w.clock.Advance(time.Second)
-		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+		var operations atomic.Int64
+		reached, ended := make(chan struct{}), make(chan struct{})
+		w.fs.(*simdisk.Disk).OnOp(func(simdisk.Op) error { //nolint:forcetypeassert // upkeepWorld's is one
+			if operations.Add(1) == n {
+				close(reached)
+			}
+			return nil
+		})
+		w.clock.Advance(time.Second)
+		go func() {
+			defer close(ended)
+			w.set.maintenance.idle()
+		}()
+		select {
+		case <-reached:
+		case <-ended:
+			compacting = false
+		}
 		if err := w.set.Delete(w.part.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +254,7 @@ func TestTopicIsDeletedWhileItIsCompacted(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, l, keyed(t, w.clock.Now(), "new", "a"))
-		w.set.maintenance.idle()
+		<-ended
 		if got := contents(t, l); len(got) != 1 || got[0] != "0 a=new" {
 			t.Fatalf("the new topic has %v", got)
 		}

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/protocol/clock"
 	"github.com/kbroker/kbroker/storage/segment"
 	"github.com/kbroker/kbroker/storage/vfs/simdisk"
 )
@@ -400,29 +402,29 @@ func TestScrubFindsRotBeforeAnyoneReads(t *testing.T) {
 
 func TestPacerBoundsTheRate(t *testing.T) {
 	t.Parallel()
-	w := osWorld(t)
-	p := pacer{clock: w.clock}
-	var done atomic.Int64
-	go func() {
-		for range 10 {
-			if p.pace(t.Context(), 1000, 10_000) != nil {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.NewManual(startTime)
+		p := pacer{clock: c}
+		var done atomic.Int64
+		go func() {
+			for range 10 {
+				if p.pace(t.Context(), 1000, 10_000) != nil {
+					return
+				}
+				done.Add(1)
 			}
-			done.Add(1)
+		}()
+		for step := int64(1); step <= 10; step++ {
+			synctest.Wait()
+			if n := done.Load(); n != step {
+				t.Fatalf("%d went through in %d tenths of a second", n, step)
+			}
+			c.Advance(100 * time.Millisecond)
 		}
-	}()
-	for step := int64(1); step <= 10; step++ {
-		for done.Load() < step || (step < 10 && w.clock.Pending() == 0) {
-			time.Sleep(100 * time.Microsecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.pace(ctx, 1, 0); !errors.Is(err, context.Canceled) {
+			t.Error(err)
 		}
-		if n := done.Load(); n != step {
-			t.Fatalf("%d went through in %d tenths of a second", n, step)
-		}
-		w.clock.Advance(100 * time.Millisecond)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := p.pace(ctx, 1, 0); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	})
 }

@@ -10,18 +10,8 @@ import (
 	"github.com/kbroker/kbroker/storage/vfs/simdisk"
 )
 
-// idle waits until nothing is done in the background that is due.
-func (m *maintenance) idle() {
-	for {
-		m.mu.Lock()
-		busy := m.mu.looking || m.mu.compacting > 0 || m.mu.scrubbing
-		m.mu.Unlock()
-		if !busy {
-			return
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-}
+// idle waits until nothing is done in the background that is due. The clock must not be advanced meanwhile.
+func (m *maintenance) idle() { m.work.Wait() }
 
 // everyMinute is maintenance that sweeps every minute.
 func everyMinute() Maintenance {

@@ -13,15 +13,23 @@ import (
 	"time"
 )
 
+// patience is how long a broker may take to start or to stop.
+const patience = 30 * time.Second
+
 // output is a writer whose contents may be read meanwhile.
 type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu    sync.Mutex
+	b     bytes.Buffer
+	wrote chan struct{} // there is something new; holds one
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	select {
+	case o.wrote <- struct{}{}:
+	default:
+	}
 	return o.b.Write(p)
 }
 
@@ -35,15 +43,19 @@ func (o *output) String() string {
 type brokerRun struct {
 	out    *output
 	cancel context.CancelFunc
-	status chan int
+	ended  chan struct{}
+	status int // once it has ended
 }
 
 // start runs the command until stop.
 func start(t *testing.T, args ...string) *brokerRun {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &brokerRun{out: &output{}, cancel: cancel, status: make(chan int, 1)}
-	go func() { r.status <- run(ctx, args, strings.NewReader(""), r.out, r.out) }()
+	r := &brokerRun{out: &output{wrote: make(chan struct{}, 1)}, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(r.ended)
+		r.status = run(ctx, args, strings.NewReader(""), r.out, r.out)
+	}()
 	t.Cleanup(cancel)
 	return r
 }
@@ -52,27 +64,29 @@ func start(t *testing.T, args ...string) *brokerRun {
 func (r *brokerRun) address(t *testing.T) string {
 	t.Helper()
 	line := regexp.MustCompile(`clients connect to ([0-9.:]+)`)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for late := time.After(patience); ; {
 		if m := line.FindStringSubmatch(r.out.String()); m != nil {
 			return m[1]
 		}
-		if len(r.status) > 0 {
-			break
+		select {
+		case <-r.out.wrote:
+		case <-r.ended:
+			t.Fatalf("the broker ended with status %d: %s", r.status, r.out)
+		case <-late:
+			t.Fatalf("the broker isn't ready: %s", r.out)
 		}
 	}
-	t.Fatalf("the broker isn't ready: %s", r.out)
-	return ""
 }
 
 func (r *brokerRun) stop(t *testing.T) {
 	t.Helper()
 	r.cancel()
 	select {
-	case status := <-r.status:
-		if status != exitOK {
-			t.Errorf("exit status %d: %s", status, r.out)
+	case <-r.ended:
+		if r.status != exitOK {
+			t.Errorf("exit status %d: %s", r.status, r.out)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the broker doesn't stop")
 	}
 }

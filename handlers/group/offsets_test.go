@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,58 +18,41 @@ const week = 7 * 24 * time.Hour
 
 func TestCommitsThatComeWhileOneIsBeingWrittenShareTheNextWrite(t *testing.T) {
 	t.Parallel()
-	b := newTestBroker(t)
-	b.makeTopic("a", 20)
-	release := make(chan struct{})
-	b.store.mu.Lock()
-	b.store.hold = release
-	b.store.mu.Unlock()
-	var done sync.WaitGroup
-	commit := func(partition int32, offset int64) {
-		done.Add(1)
-		go func() {
-			defer done.Done()
-			if code := b.commitOne("g", "", -1, "a", partition, offset); code != 0 {
-				t.Errorf("code %d", code)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBroker(t)
+		b.makeTopic("a", 20)
+		release := make(chan struct{})
+		b.store.mu.Lock()
+		b.store.hold = release
+		b.store.mu.Unlock()
+		var done sync.WaitGroup
+		commit := func(partition int32) {
+			done.Go(func() {
+				if code := b.commitOne("g", "", -1, "a", partition, int64(100+partition)); code != 0 {
+					t.Errorf("code %d", code)
+				}
+			})
+		}
+		commit(0)
+		synctest.Wait() // it is being written
+		for p := range int32(19) {
+			commit(p + 1)
+		}
+		synctest.Wait() // the others wait for it
+		if got := b.committed("g", "a", 0); got != -1 {
+			t.Errorf("offset %d can be read before it is durable", got)
+		}
+		close(release)
+		done.Wait()
+		if b.store.commits != 2 {
+			t.Errorf("%d writes, want 2", b.store.commits)
+		}
+		for p := range int32(20) {
+			if got := b.committed("g", "a", p); got != int64(100+p) {
+				t.Errorf("partition %d has offset %d", p, got)
 			}
-		}()
-	}
-	commit(0, 1)
-	g := waitUntil(t, b, func(o *offsets) bool { return o.writing != nil })
-	for p := range int32(19) {
-		commit(p+1, int64(p))
-	}
-	waitUntil(t, b, func(o *offsets) bool { return o.gathering != nil && len(o.gathering.apply) == 19 })
-	if got := b.committed("g", "a", 0); got != -1 {
-		t.Errorf("offset %d can be read before it is durable", got)
-	}
-	close(release)
-	done.Wait()
-	if b.store.commits != 2 {
-		t.Errorf("%d writes, want 2", b.store.commits)
-	}
-	if g.offsets.count() != 20 {
-		t.Errorf("%d offsets", g.offsets.count())
-	}
-}
-
-// waitUntil waits for other goroutines to have brought the offsets of group g to where the test wants them.
-func waitUntil(t *testing.T, b *testBroker, reached func(*offsets) bool) *group {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		g := b.find("g")
-		if g == nil {
-			continue
 		}
-		g.offsets.mu.Lock()
-		there := reached(&g.offsets)
-		g.offsets.mu.Unlock()
-		if there {
-			return g
-		}
-	}
-	t.Fatal("never got there")
-	return nil
+	})
 }
 
 func TestMemoryAndStoreAgreeAfterConcurrentCommits(t *testing.T) {
@@ -280,33 +264,35 @@ func TestADeletedTopicTakesItsOffsetsAlong(t *testing.T) {
 
 func TestACommitUnderWayDoesNotOutliveItsTopic(t *testing.T) {
 	t.Parallel()
-	b := newTestBroker(t)
-	b.makeTopic("a", 1)
-	release := make(chan struct{})
-	b.store.mu.Lock()
-	b.store.hold = release
-	b.store.mu.Unlock()
-	committed := make(chan struct{})
-	go func() {
-		defer close(committed)
-		b.commitOne("g", "", -1, "a", 0, 7)
-	}()
-	waitUntil(t, b, func(o *offsets) bool { return o.writing != nil })
-	delete(b.byName, "a")
-	b.setTopics()
-	b.store.deleteTopic("a")
-	deleted := make(chan struct{})
-	go func() {
-		defer close(deleted)
-		b.TopicsDeleted([]string{"a"})
-	}()
-	wantCode(t, "a commit after the deletion", b.commitOne("g", "", -1, "a", 0, 9), protocol.UnknownTopicOrPartition)
-	close(release)
-	<-committed
-	<-deleted
-	if b.stored("g", "a", 0) != -1 || b.committed("g", "a", 0) != -1 {
-		t.Fatal("the offset is still there")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBroker(t)
+		b.makeTopic("a", 1)
+		release := make(chan struct{})
+		b.store.mu.Lock()
+		b.store.hold = release
+		b.store.mu.Unlock()
+		committed := make(chan struct{})
+		go func() {
+			defer close(committed)
+			b.commitOne("g", "", -1, "a", 0, 7)
+		}()
+		synctest.Wait() // it is being written
+		delete(b.byName, "a")
+		b.setTopics()
+		b.store.deleteTopic("a")
+		deleted := make(chan struct{})
+		go func() {
+			defer close(deleted)
+			b.TopicsDeleted([]string{"a"})
+		}()
+		wantCode(t, "a commit after the deletion", b.commitOne("g", "", -1, "a", 0, 9), protocol.UnknownTopicOrPartition)
+		close(release)
+		<-committed
+		<-deleted
+		if b.stored("g", "a", 0) != -1 || b.committed("g", "a", 0) != -1 {
+			t.Fatal("the offset is still there")
+		}
+	})
 }
 
 func TestOffsetDelete(t *testing.T) {

@@ -60,23 +60,25 @@ func TestOneAtATimeMayGoBeyondTheTotal(t *testing.T) {
 		for i := range holds {
 			b.acquire(nil, &holds[i], 3)
 		}
-		done := make(chan int, 3)
+		finish := make(chan struct{})
 		for i := range holds {
 			go func() {
 				b.acquire(nil, &holds[i], 20)
 				b.acquire(nil, &holds[i], 20)
-				time.Sleep(time.Second)
+				<-finish
 				b.release(&holds[i])
-				done <- i
 			}()
 		}
-		synctest.Wait()
-		if b.inUse() != 9+40 {
-			t.Fatalf("%d in use, want one beyond the total", b.inUse())
+		for left := 3; left > 0; left-- {
+			synctest.Wait()
+			if want := int64(3*left + 40); b.inUse() != want {
+				t.Fatalf("%d in use with %d left, want %d: one beyond the total", b.inUse(), left, want)
+			}
+			finish <- struct{}{}
 		}
-		time.Sleep(time.Minute)
-		if len(done) != 3 || b.inUse() != 0 || b.mu.lent {
-			t.Fatalf("%d done, %d in use", len(done), b.inUse())
+		synctest.Wait()
+		if b.inUse() != 0 || b.mu.lent {
+			t.Fatalf("%d in use at the end", b.inUse())
 		}
 	})
 }

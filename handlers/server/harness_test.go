@@ -237,11 +237,15 @@ func got[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// eventually waits for a condition.
+// eventually asks for a condition until it holds: what the other side of a socket brings about tells nobody here.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-late:
 			t.Fatalf("never: %s", what)
 		}
 	}

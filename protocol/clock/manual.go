@@ -10,13 +10,18 @@ import (
 // the order of their deadlines, so a test is deterministic. Concurrent calls are allowed.
 type Manual struct {
 	mu     sync.Mutex
+	armed  sync.Cond // a timer was added
 	now    time.Time
 	seq    int
 	timers []*manualTimer
 }
 
 // NewManual makes a clock that stands at start.
-func NewManual(start time.Time) *Manual { return &Manual{now: start} }
+func NewManual(start time.Time) *Manual {
+	m := &Manual{now: start}
+	m.armed.L = &m.mu
+	return m
+}
 
 // Now returns where the clock stands.
 func (m *Manual) Now() time.Time {
@@ -80,6 +85,16 @@ func (m *Manual) Pending() int {
 	return len(m.timers)
 }
 
+// AwaitPending returns once at least n timers are pending, such as those of goroutines that are to wait on the clock before it is
+// advanced. It has no deadline: where the timers never come, it never returns.
+func (m *Manual) AwaitPending(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.timers) < n {
+		m.armed.Wait()
+	}
+}
+
 // nextDue takes the earliest timer due by end off the list. The caller holds m.mu.
 func (m *Manual) nextDue(end time.Time) *manualTimer {
 	if len(m.timers) == 0 || m.timers[0].at.After(end) {
@@ -120,6 +135,7 @@ func (t *manualTimer) Reset(d time.Duration) bool {
 		}
 		return m.timers[i].at.Before(m.timers[j].at)
 	})
+	m.armed.Broadcast()
 	return was
 }
 
