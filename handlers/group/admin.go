@@ -148,7 +148,8 @@ func (c *Coordinator) deleteGroup(id string) protocol.ErrorCode {
 // holds g.mu and g.offsets.mu and has waited. The latter is released.
 func (c *Coordinator) erase(g *group, cursors []meta.TopicPartition) error {
 	o := &g.offsets
-	err := o.write(c, func(b *meta.Batch) {
+	err := o.write(c, func(r *round) {
+		b := &r.batch
 		for _, tp := range cursors {
 			b.DeleteCursor(g.id, tp)
 		}

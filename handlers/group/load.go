@@ -90,11 +90,7 @@ func (c *Coordinator) loadTxn(id, part string, record []byte) error {
 	}
 	g := c.lockOrMake(id)
 	defer g.mu.Unlock()
-	if g.offsets.txns == nil {
-		g.offsets.txns = make(map[int64]*txnOffsets)
-	}
-	g.offsets.txns[producerID] = txn
-	c.txns.add(producerID, g.id)
+	g.keepTxn(producerID, txn)
 	return nil
 }
 

@@ -31,9 +31,13 @@ type partitionOffset struct {
 type round struct {
 	batch meta.Batch
 	apply []func()
-	start chan struct{} // closed when it is this round's turn; nil if it doesn't have to wait
-	done  chan struct{} // closed when it is over; nil as long as nobody waits for it
-	err   error         // once done
+	// taken are the offsets committed in it outside transactions, and producers those of whose transactions' offsets it
+	// changes something.
+	taken     [][]newOffset
+	producers []int64
+	start     chan struct{} // closed when it is this round's turn; nil if it doesn't have to wait
+	done      chan struct{} // closed when it is over; nil as long as nobody waits for it
+	err       error         // once done
 }
 
 // rounds keeps rounds that nobody but their leader knew of.
@@ -52,20 +56,21 @@ func (p *rounds) put(r *round) {
 	}
 	r.batch.Reset()
 	clear(r.apply)
-	r.apply, r.start, r.err = r.apply[:0], nil, nil
+	clear(r.taken)
+	r.apply, r.taken, r.producers, r.start, r.err = r.apply[:0], r.taken[:0], r.producers[:0], nil, nil
 	p.Put(r)
 }
 
-// write makes changes durable, then applies them to memory. Put fills the batch at once; apply runs with o.mu held if the
-// commit succeeded. The caller holds o.mu; write releases it.
-func (o *offsets) write(c *Coordinator, put func(*meta.Batch), apply func()) error {
+// write makes changes durable, then applies them to memory. Put fills the round's batch at once; apply runs with o.mu held
+// if the commit succeeded. The caller holds o.mu; write releases it.
+func (o *offsets) write(c *Coordinator, put func(*round), apply func()) error {
 	r := o.gathering
 	leads := r == nil
 	if leads {
 		r = c.rounds.get()
 		o.gathering = r
 	}
-	put(&r.batch)
+	put(r)
 	r.apply = append(r.apply, apply)
 	if !leads {
 		o.await(r)

@@ -177,10 +177,11 @@ func (c *Coordinator) commitOffsets(g *group, r *commitRequest, req *kmsg.Offset
 		o.mu.Unlock()
 		return nil
 	}
-	err := o.write(c, func(b *meta.Batch) {
+	err := o.write(c, func(r *round) {
 		for i := range taken {
-			b.PutCursor(g.id, taken[i].tp, taken[i].cursor)
+			r.batch.PutCursor(g.id, taken[i].tp, taken[i].cursor)
 		}
+		r.taken = append(r.taken, taken)
 	}, func() {
 		for i := range taken {
 			o.set(taken[i].tp.Topic, taken[i].tp.Partition, taken[i].cursor)

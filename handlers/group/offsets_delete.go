@@ -69,9 +69,9 @@ func (c *Coordinator) deleteOffsets(g *group, deleted []meta.TopicPartition) err
 		o.mu.Unlock()
 		return nil
 	}
-	return o.write(c, func(b *meta.Batch) {
+	return o.write(c, func(r *round) {
 		for _, tp := range deleted {
-			b.DeleteCursor(g.id, tp)
+			r.batch.DeleteCursor(g.id, tp)
 		}
 	}, func() {
 		for _, tp := range deleted {

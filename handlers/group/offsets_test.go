@@ -2,6 +2,9 @@ package group
 
 import (
 	"fmt"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -431,6 +434,107 @@ func TestALaterCommitIsNotOvertakenByATransaction(t *testing.T) {
 	b.clock.Advance(time.Second)
 	b.commitOne("g", "", -1, "a", 0, 20)
 	if err := b.CompleteTransaction(7, true); err != nil || b.committed("g", "a", 0) != 20 {
+		t.Fatalf("error %v, offset %d", err, b.committed("g", "a", 0))
+	}
+}
+
+// holdCommits makes each commit of the store wait until something is sent.
+func (b *testBroker) holdCommits() chan<- struct{} {
+	hold := make(chan struct{})
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	b.store.hold = hold
+	return hold
+}
+
+func TestATransactionIsCompletedWhileOthersCommitWithoutAPause(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(*testBroker) error{
+		"complete": func(b *testBroker) error { return b.CompleteTransaction(7, true) },
+		"send": func(b *testBroker) error {
+			wantCode(b.t, "send", b.sendInTxn("g", 7, "a", 1, 11), protocol.None)
+			return nil
+		},
+	} {
+		b := newTestBroker(t)
+		b.makeTopic("a", 3)
+		wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None)
+		hold := b.holdCommits()
+		var commits sync.WaitGroup
+		commit := func(offset int64) {
+			commits.Go(func() { b.commitOne("g", "", -1, "a", 2, offset) })
+			waitUntil(t, b, func(o *offsets) bool { return o.writing != nil && (offset == 0 || o.gathering != nil) })
+		}
+		commit(0)
+		commit(1)
+		changed := make(chan error, 1)
+		go func() { changed <- change(b) }()
+		waitUntil(t, b, func(o *offsets) bool { return o.gathering.done != nil })
+		for offset := range int64(5) {
+			hold <- struct{}{}
+			waitUntil(t, b, func(o *offsets) bool { return o.gathering == nil })
+			commit(offset + 2)
+		}
+		select {
+		case err := <-changed:
+			if err != nil {
+				t.Error(what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s waits for as long as others commit", what)
+		}
+		close(hold)
+		commits.Wait()
+	}
+}
+
+func TestOffsetsSentWhileTheGroupIsDeletedAreInItOrNot(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		b := newTestBroker(t)
+		b.makeTopic("a", 2)
+		b.commitOne("g", "", -1, "a", 1, 1)
+		hold := b.holdCommits()
+		var calls sync.WaitGroup
+		calls.Go(func() { b.commitOne("g", "", -1, "a", 1, 2) })
+		g := waitUntil(t, b, func(o *offsets) bool { return o.writing != nil })
+		calls.Go(func() { wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None) })
+		waitUntil(t, b, func(o *offsets) bool { return o.writing.done != nil || o.gathering != nil })
+		calls.Go(func() { wantCode(t, "delete", int16(b.deleteGroup("g")), protocol.None) })
+		for g.mu.TryLock() {
+			g.mu.Unlock()
+			runtime.Gosched()
+		}
+		close(hold)
+		calls.Wait()
+		if err := b.CompleteTransaction(7, true); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.store.groups) != 0 {
+			t.Fatalf("a record of a transaction is left that nobody completes: %q", slices.Collect(maps.Keys(b.store.groups)))
+		}
+		if got, want := b.committed("g", "a", 0), b.stored("g", "a", 0); got != want {
+			t.Fatalf("offset %d in memory, %d in the store", got, want)
+		}
+	}
+}
+
+func TestATransactionLeavesNothingOfACommitWhoseOutcomeWasUnknown(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	b.makeTopic("a", 1)
+	b.store.setFail(true)
+	b.store.deceive = true
+	wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.CoordinatorNotAvailable)
+	b.store.setFail(false)
+	if err := b.CompleteTransaction(7, false); err != nil {
+		t.Fatal(err)
+	}
+	b.restart()
+	wantCode(t, "stable", b.fetchOne("g", "a", 0, true).ErrorCode, protocol.None)
+	// The producer's next transaction, in the same epoch, must not bring the offset back.
+	wantCode(t, "send", b.sendInTxn("h", 7, "a", 0, 11), protocol.None)
+	if err := b.CompleteTransaction(7, true); err != nil || b.committed("g", "a", 0) != -1 {
 		t.Fatalf("error %v, offset %d", err, b.committed("g", "a", 0))
 	}
 }

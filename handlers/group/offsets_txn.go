@@ -79,7 +79,7 @@ func (c *Coordinator) TxnOffsetCommit(req *kmsg.TxnOffsetCommitRequest) *kmsg.Tx
 		failTxnCommit(answer, protocol.InvalidGroupID)
 		return answer
 	}
-	g, code := c.lockForCommit(&r)
+	g, code := c.lockForTxnCommit(&r, req.ProducerID)
 	if code != protocol.None {
 		failTxnCommit(answer, code)
 		return answer
@@ -100,11 +100,57 @@ func failTxnCommit(answer *kmsg.TxnOffsetCommitResponse, code protocol.ErrorCode
 	}
 }
 
+// lockForTxnCommit does what lockForCommit does, when no other change to the producer's offsets is being written: their record
+// is written whole, so two must not miss each other's.
+func (c *Coordinator) lockForTxnCommit(r *commitRequest, producerID int64) (*group, protocol.ErrorCode) {
+	for {
+		g, code := c.lockForCommit(r)
+		if code != protocol.None {
+			return nil, code
+		}
+		before := g.offsets.undecided(producerID, nil)
+		if before == nil {
+			return g, protocol.None
+		}
+		g.stepAside(before)
+	}
+}
+
+// undecided is a round being written or gathering on whose outcome it depends what a change to a producer's offsets makes of
+// them, and of overtaken if these may have been overtaken by it; nil if there is none. The caller holds o.mu.
+func (o *offsets) undecided(producerID int64, overtaken *txnOffsets) *round {
+	for _, r := range []*round{o.gathering, o.writing} {
+		if r != nil && (slices.Contains(r.producers, producerID) || overtaken != nil && r.overtakes(overtaken)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// overtakes says whether a partition of a transaction is committed outside of it in this round.
+func (r *round) overtakes(x *txnOffsets) bool {
+	for _, taken := range r.taken {
+		for i := range taken {
+			if _, found := x.topics[taken[i].tp.Topic].find(taken[i].tp.Partition); found {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stepAside waits for a round to be over. The caller holds g.mu and g.offsets.mu; both are released, and what the caller
+// knows of the group counts no more.
+func (g *group) stepAside(r *round) {
+	g.mu.Unlock()
+	g.offsets.await(r)
+	g.offsets.mu.Unlock()
+}
+
 // keepTxnOffsets adds to what the producer has sent before. The caller holds g.mu and g.offsets.mu; both are released.
 func (c *Coordinator) keepTxnOffsets(g *group, r *commitRequest, req *kmsg.TxnOffsetCommitRequest, answer *kmsg.TxnOffsetCommitResponse) error {
 	g.mu.Unlock()
 	o := &g.offsets
-	o.quiet() // the record is written whole: two commits of a producer must not miss each other's offsets
 	cfg, nowMs := c.config(), c.clock.Now().UnixMilli()
 	topics := c.topics()
 	next := o.txns[req.ProducerID].with(req.ProducerEpoch)
@@ -128,54 +174,55 @@ func (c *Coordinator) keepTxnOffsets(g *group, r *commitRequest, req *kmsg.TxnOf
 		o.mu.Unlock()
 		return nil
 	}
-	return o.write(c, func(b *meta.Batch) {
-		b.PutGroup(txnKey(g.id, req.ProducerID), next.encode())
-	}, func() {
-		if o.txns == nil {
-			o.txns = make(map[int64]*txnOffsets)
-		}
-		o.txns[req.ProducerID] = next
-		c.txns.add(req.ProducerID, g.id)
-	})
+	if o.txns[req.ProducerID] == nil {
+		// What ends the transaction must come here even if the commit fails: the store may hold the record all the same.
+		g.keepTxn(req.ProducerID, &txnOffsets{epoch: req.ProducerEpoch})
+	}
+	return o.write(c, func(r *round) {
+		r.batch.PutGroup(txnKey(g.id, req.ProducerID), next.encode())
+		r.producers = append(r.producers, req.ProducerID)
+	}, func() { o.txns[req.ProducerID] = next })
+}
+
+// keepTxn notes what a producer has sent. The caller holds g.offsets.mu, or g is being loaded.
+func (g *group) keepTxn(producerID int64, x *txnOffsets) {
+	if g.offsets.txns == nil {
+		g.offsets.txns = make(map[int64]*txnOffsets)
+	}
+	g.offsets.txns[producerID] = x
+	g.c.txns.add(producerID, g.id)
 }
 
 // CompleteTransaction makes the offsets that a producer has sent in its transaction count, or drops them. It may be called
 // again, after an error or a restart; what is done already stays done.
 func (c *Coordinator) CompleteTransaction(producerID int64, commit bool) error {
 	for _, name := range c.txns.of(producerID) {
-		g := c.lock(name)
-		if g == nil {
-			c.txns.remove(producerID, name)
-			continue
-		}
-		g.offsets.mu.Lock()
-		g.mu.Unlock()
-		if err := c.completeIn(g, producerID, commit); err != nil {
+		if err := c.completeIn(name, producerID, commit); err != nil {
 			return fmt.Errorf("complete transaction of producer %d in group %q: %w", producerID, name, err)
 		}
 	}
 	return nil
 }
 
-// completeIn ends a transaction in one group. The caller holds g.offsets.mu; it is released.
-func (c *Coordinator) completeIn(g *group, producerID int64, commit bool) error {
-	o := &g.offsets
-	o.quiet()
-	txn := o.txns[producerID]
-	if txn == nil {
-		o.mu.Unlock()
-		c.txns.remove(producerID, g.id)
+// completeIn ends a transaction in one group.
+func (c *Coordinator) completeIn(name string, producerID int64, commit bool) error {
+	g := c.lockForCompletion(name, producerID)
+	if g == nil {
+		c.txns.remove(producerID, name)
 		return nil
 	}
+	o := &g.offsets
+	g.mu.Unlock()
 	var counted []newOffset
 	if commit {
-		counted = o.countable(txn, c.topics())
+		counted = o.countable(o.txns[producerID], c.topics())
 	}
-	return o.write(c, func(b *meta.Batch) {
+	return o.write(c, func(r *round) {
 		for i := range counted {
-			b.PutCursor(g.id, counted[i].tp, counted[i].cursor)
+			r.batch.PutCursor(g.id, counted[i].tp, counted[i].cursor)
 		}
-		b.DeleteGroup(txnKey(g.id, producerID))
+		r.batch.DeleteGroup(txnKey(g.id, producerID))
+		r.producers = append(r.producers, producerID)
 	}, func() {
 		for i := range counted {
 			o.set(counted[i].tp.Topic, counted[i].tp.Partition, counted[i].cursor)
@@ -183,6 +230,30 @@ func (c *Coordinator) completeIn(g *group, producerID int64, commit bool) error 
 		delete(o.txns, producerID)
 		c.txns.remove(producerID, g.id)
 	})
+}
+
+// lockForCompletion returns a group that has offsets of a producer, with its lock and that of its offsets held, when nothing
+// is being written that decides what becomes of them; nil if there are none.
+func (c *Coordinator) lockForCompletion(name string, producerID int64) *group {
+	for {
+		g := c.lock(name)
+		if g == nil {
+			return nil
+		}
+		o := &g.offsets
+		o.mu.Lock()
+		txn := o.txns[producerID]
+		if before := o.undecided(producerID, txn); before != nil {
+			g.stepAside(before)
+			continue
+		}
+		if txn == nil {
+			o.mu.Unlock()
+			g.mu.Unlock()
+			return nil
+		}
+		return g
+	}
 }
 
 // countable lists the transaction's offsets, without those of topics deleted meanwhile and those that a later commit

@@ -17,6 +17,7 @@ type memoryStore struct {
 	groups  map[string][]byte
 	cursors map[string]map[meta.TopicPartition]meta.Cursor
 	fail    func() bool   // asked at each commit; nil never fails
+	deceive bool          // commits that fail count all the same
 	hold    chan struct{} // when set, commits wait until it is closed
 	commits int
 	deleted map[string]bool // topics that were deleted
@@ -36,10 +37,15 @@ func (s *memoryStore) Commit(b *meta.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commits++
-	if s.fail != nil && s.fail() {
+	failed := s.fail != nil && s.fail()
+	if failed && !s.deceive {
 		return errDisk
 	}
-	return b.Replay((*memoryWriter)(s))
+	err := b.Replay((*memoryWriter)(s))
+	if failed {
+		return errDisk
+	}
+	return err
 }
 
 func (s *memoryStore) Groups(yield func(string, []byte) error) error {
