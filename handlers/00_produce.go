@@ -90,13 +90,12 @@ func (h *Handlers) produce(r *protocol.Request, req *kmsg.ProduceRequest) protoc
 	case req.Acks == 0:
 		return protocol.Response{NoAnswer: true}
 	case len(p.waiting) == 0:
-		return replyCode(r, p.body, p.failed)
+		return reply(r, p.body)
 	}
 	w := &produceWait{
 		clock:   h.Clock,
 		request: protocol.Request{Header: r.Header, Conn: r.Conn},
 		body:    p.body,
-		failed:  p.failed,
 		waiting: p.waiting,
 		timeout: time.Duration(req.TimeoutMillis) * time.Millisecond,
 	}

@@ -26,7 +26,6 @@ func (h *Handlers) listOffsets(r *protocol.Request, req *kmsg.ListOffsetsRequest
 	body.Version = req.Version
 	isolation, known := isolationOf(req.IsolationLevel)
 	twice := listedTwice(req)
-	var first protocol.ErrorCode
 	answered := make(map[named]bool, len(twice))
 	for i := range req.Topics {
 		t := kmsg.NewListOffsetsResponseTopic()
@@ -48,16 +47,13 @@ func (h *Handlers) listOffsets(r *protocol.Request, req *kmsg.ListOffsetsRequest
 			default:
 				h.listOffset(&p, t.Topic, q, req.Version, isolation)
 			}
-			if first == protocol.None {
-				first = protocol.ErrorCode(p.ErrorCode)
-			}
 			t.Partitions = append(t.Partitions, p)
 		}
 		if len(t.Partitions) > 0 {
 			body.Topics = append(body.Topics, t)
 		}
 	}
-	return replyCode(r, body, first)
+	return reply(r, body)
 }
 
 // listedTwice finds the partitions that are asked for more than once.

@@ -28,7 +28,7 @@ const (
 // metadata answers which topics there are and where their leaders are.
 func (h *Handlers) metadata(r *protocol.Request, q *kmsg.MetadataRequest) protocol.Response {
 	if code := checkMetadata(q); code != protocol.None {
-		return replyCode(r, metadataError(q, code), code)
+		return reply(r, metadataError(q, code))
 	}
 	a := kmsg.NewPtrMetadataResponse()
 	a.Version = q.Version

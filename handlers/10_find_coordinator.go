@@ -35,7 +35,7 @@ func (h *Handlers) findCoordinator(r *protocol.Request, q *kmsg.FindCoordinatorR
 	if c.ErrorCode == 0 {
 		a.ErrorMessage = kmsg.StringPtr("NONE")
 	}
-	return replyCode(r, a, protocol.ErrorCode(a.ErrorCode))
+	return reply(r, a)
 }
 
 // coordinator answers one key.

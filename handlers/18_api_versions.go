@@ -15,7 +15,7 @@ func (h *Handlers) apiVersions(r *protocol.Request, q *kmsg.ApiVersionsRequest) 
 	a.Version = q.Version
 	if code := h.checkAPIVersions(q); code != protocol.None {
 		a.ErrorCode = int16(code)
-		return replyCode(r, a, code)
+		return reply(r, a)
 	}
 	if q.Version >= 3 && r.Conn != nil {
 		r.Conn.SetSoftware(protocol.Software{Name: q.ClientSoftwareName, Version: q.ClientSoftwareVersion})
@@ -54,7 +54,7 @@ func (h *Handlers) apiVersionsUnsupported(r *protocol.Request) protocol.Response
 	a := kmsg.NewPtrApiVersionsResponse()
 	a.ErrorCode = int16(protocol.UnsupportedVersion)
 	a.ApiKeys = append(a.ApiKeys, apiVersionsKey(h.table[protocol.KeyApiVersions]))
-	return replyCode(r, a, protocol.UnsupportedVersion)
+	return reply(r, a)
 }
 
 func apiVersionsKey(e entry) kmsg.ApiVersionsResponseApiKey {

@@ -52,7 +52,7 @@ func (h *Handlers) initIdempotent(r *protocol.Request) protocol.Response {
 func noProducer() txn.Producer { return txn.Producer{ID: txn.NoProducerID, Epoch: txn.NoEpoch} }
 
 func initProducerIDAnswer(r *protocol.Request, p txn.Producer, code protocol.ErrorCode) protocol.Response {
-	return replyCode(r, initProducerIDBody(r.Header.Version, p, code), code)
+	return reply(r, initProducerIDBody(r.Header.Version, p, code))
 }
 
 func initProducerIDBody(version int16, p txn.Producer, code protocol.ErrorCode) *kmsg.InitProducerIDResponse {

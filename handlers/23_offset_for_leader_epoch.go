@@ -11,7 +11,6 @@ import (
 func (h *Handlers) offsetForLeaderEpoch(r *protocol.Request, req *kmsg.OffsetForLeaderEpochRequest) protocol.Response {
 	body := kmsg.NewPtrOffsetForLeaderEpochResponse()
 	body.Version = req.Version
-	var first protocol.ErrorCode
 	for i := range req.Topics {
 		t := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		t.Topic = req.Topics[i].Topic
@@ -21,14 +20,11 @@ func (h *Handlers) offsetForLeaderEpoch(r *protocol.Request, req *kmsg.OffsetFor
 			p.Partition, p.LeaderEpoch, p.EndOffset = q.Partition, -1, -1
 			code := h.endOfEpoch(&p, t.Topic, q)
 			p.ErrorCode = int16(code)
-			if first == protocol.None {
-				first = code
-			}
 			t.Partitions = append(t.Partitions, p)
 		}
 		body.Topics = append(body.Topics, t)
 	}
-	return replyCode(r, body, first)
+	return reply(r, body)
 }
 
 // endOfEpoch answers for one partition.

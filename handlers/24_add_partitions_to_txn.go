@@ -31,20 +31,16 @@ func (h *Handlers) addPartitionsToTxn(r *protocol.Request, req *kmsg.AddPartitio
 	for _, t := range req.Topics {
 		asked.Topics = append(asked.Topics, kmsg.AddPartitionsToTxnRequestTransactionTopic{Topic: t.Topic, Partitions: t.Partitions})
 	}
-	var first protocol.ErrorCode
 	for _, t := range h.addToTransaction(req.Version, &asked).Topics {
 		answer := kmsg.AddPartitionsToTxnResponseTopic{Topic: t.Topic}
 		for _, p := range t.Partitions {
 			answer.Partitions = append(answer.Partitions, kmsg.AddPartitionsToTxnResponseTopicPartition{
 				Partition: p.Partition, ErrorCode: p.ErrorCode,
 			})
-			if first == protocol.None {
-				first = protocol.ErrorCode(p.ErrorCode)
-			}
 		}
 		body.Topics = append(body.Topics, answer)
 	}
-	return replyCode(r, body, first)
+	return reply(r, body)
 }
 
 // addToTransaction puts the partitions into one transaction, or says whether they are in it.

@@ -18,5 +18,5 @@ func (h *Handlers) addOffsetsToTxn(r *protocol.Request, req *kmsg.AddOffsetsToTx
 	body.Version = req.Version
 	code = fencedCode(code, req.Version, producerFencedSinceAdd)
 	body.ErrorCode = int16(code)
-	return replyCode(r, body, code)
+	return reply(r, body)
 }

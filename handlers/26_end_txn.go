@@ -23,5 +23,5 @@ func (h *Handlers) endTxn(r *protocol.Request, req *kmsg.EndTxnRequest) protocol
 	body.Version = req.Version
 	code = fencedCode(code, req.Version, producerFencedSinceAdd)
 	body.ErrorCode, body.ProducerID, body.ProducerEpoch = int16(code), p.ID, p.Epoch
-	return replyCode(r, body, code)
+	return reply(r, body)
 }

@@ -48,7 +48,7 @@ func (h *Handlers) electLeaders(r *protocol.Request, q *kmsg.ElectLeadersRequest
 		}
 		a.Topics = append(a.Topics, topic)
 	}
-	return replyCode(r, a, protocol.ErrorCode(a.ErrorCode))
+	return reply(r, a)
 }
 
 // election says why there is nothing to elect.

@@ -22,7 +22,7 @@ func (h *Handlers) updateFeatures(r *protocol.Request, req *kmsg.UpdateFeaturesR
 	body.Version = req.Version
 	if err := h.changeFeatures(req); err != nil {
 		body.ErrorCode, body.ErrorMessage = int16(codeOf(err)), textOf(err)
-		return replyCode(r, body, protocol.ErrorCode(body.ErrorCode))
+		return reply(r, body)
 	}
 	if req.Version < 2 {
 		for i := range req.FeatureUpdates {

@@ -26,7 +26,7 @@ func (h *Handlers) describeCluster(r *protocol.Request, q *kmsg.DescribeClusterR
 	a.Brokers = []kmsg.DescribeClusterResponseBroker{}
 	if err := checkEndpointType(q); err != nil {
 		a.ErrorCode, a.ErrorMessage = int16(codeOf(err)), textOf(err)
-		return replyCode(r, a, codeOf(err))
+		return reply(r, a)
 	}
 	a.ClusterID = h.Meta.ClusterID()
 	a.ControllerID = h.NodeID

@@ -12,7 +12,6 @@ import (
 func (h *Handlers) describeProducers(r *protocol.Request, req *kmsg.DescribeProducersRequest) protocol.Response {
 	body := kmsg.NewPtrDescribeProducersResponse()
 	body.Version = req.Version
-	var first protocol.ErrorCode
 	seen := make(map[named]struct{})
 	for i := range req.Topics {
 		t := kmsg.NewDescribeProducersResponseTopic()
@@ -24,14 +23,11 @@ func (h *Handlers) describeProducers(r *protocol.Request, req *kmsg.DescribeProd
 			}
 			seen[n] = struct{}{}
 			p := h.producersOf(t.Topic, number)
-			if first == protocol.None {
-				first = protocol.ErrorCode(p.ErrorCode)
-			}
 			t.Partitions = append(t.Partitions, p)
 		}
 		body.Topics = append(body.Topics, t)
 	}
-	return replyCode(r, body, first)
+	return reply(r, body)
 }
 
 // producersOf answers for one partition. A text comes only with errors of the topic, as from Kafka.

@@ -21,5 +21,5 @@ func (h *Handlers) unregisterBroker(r *protocol.Request, q *kmsg.UnregisterBroke
 	}
 	a := kmsg.NewPtrUnregisterBrokerResponse()
 	a.ErrorCode, a.ErrorMessage = int16(codeOf(err)), textOf(err)
-	return replyCode(r, a, codeOf(err))
+	return reply(r, a)
 }

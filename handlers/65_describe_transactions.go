@@ -13,15 +13,11 @@ import (
 func (h *Handlers) describeTransactions(r *protocol.Request, req *kmsg.DescribeTransactionsRequest) protocol.Response {
 	body := kmsg.NewPtrDescribeTransactionsResponse()
 	body.Version = req.Version
-	var first protocol.ErrorCode
 	for _, id := range distinct(req.TransactionalIDs) {
 		s := h.describeTransaction(id)
-		if first == protocol.None {
-			first = protocol.ErrorCode(s.ErrorCode)
-		}
 		body.TransactionStates = append(body.TransactionStates, s)
 	}
-	return replyCode(r, body, first)
+	return reply(r, body)
 }
 
 func (h *Handlers) describeTransaction(id string) kmsg.DescribeTransactionsResponseTransactionState {

@@ -38,7 +38,7 @@ func (h *Handlers) listTransactions(r *protocol.Request, req *kmsg.ListTransacti
 		var err error
 		if f.pattern, err = regexp.Compile(`\A(?:` + *req.TransactionalIDPattern + `)\z`); err != nil {
 			body.ErrorCode = int16(protocol.InvalidRegularExpression)
-			return replyCode(r, body, protocol.InvalidRegularExpression)
+			return reply(r, body)
 		}
 	}
 	for _, name := range req.StateFilters {

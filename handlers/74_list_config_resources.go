@@ -23,7 +23,7 @@ func (h *Handlers) listConfigResources(r *protocol.Request, q *kmsg.ListConfigRe
 		if !ok {
 			a.ErrorCode = int16(protocol.UnsupportedVersion)
 			a.ConfigResources = a.ConfigResources[:0]
-			return replyCode(r, a, protocol.UnsupportedVersion)
+			return reply(r, a)
 		}
 		for _, name := range names {
 			c := kmsg.NewListConfigResourcesResponseConfigResource()

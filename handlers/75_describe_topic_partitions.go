@@ -19,7 +19,7 @@ func (h *Handlers) describeTopicPartitions(r *protocol.Request, q *kmsg.Describe
 		for i := range q.Topics {
 			a.Topics = append(a.Topics, describedTopicError(q.Topics[i].Topic, protocol.InvalidRequest))
 		}
-		return replyCode(r, a, protocol.InvalidRequest)
+		return reply(r, a)
 	}
 	limit := min(max(q.ResponsePartitionLimit, 1), h.maxDescribedPartitions())
 	d := topicDescription{h: h, self: []int32{h.NodeID}, left: limit, answer: a}

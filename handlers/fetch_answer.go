@@ -41,7 +41,6 @@ func (f *fetch) respond() protocol.Response {
 		}
 	})
 	f.h.data.putScratch(scratch)
-	response.ErrorCode = firstCode(results)
 	if holdsRecords(results) {
 		response.AddRelease(func() { releaseAll(results) })
 	}
@@ -134,9 +133,7 @@ func (h *Handlers) fillLeader(body *kmsg.FetchResponse, p *kmsg.FetchResponseTop
 func (h *Handlers) fetchRefused(r *protocol.Request, version int16, session int32, code protocol.ErrorCode) protocol.Response {
 	body := kmsg.NewPtrFetchResponse()
 	body.Version, body.SessionID, body.ErrorCode = version, session, int16(code)
-	response := reply(r, body)
-	response.ErrorCode = code
-	return response
+	return reply(r, body)
 }
 
 // fetchFailed answers a request that fails as a whole, with the error also at each partition.
@@ -160,9 +157,7 @@ func (h *Handlers) fetchFailed(r *protocol.Request, req *kmsg.FetchRequest, code
 		}
 		body.Topics = append(body.Topics, t)
 	}
-	response := reply(r, body)
-	response.ErrorCode = code
-	return response
+	return reply(r, body)
 }
 
 func releaseAll(results []fetchResult) {
@@ -178,13 +173,4 @@ func holdsRecords(results []fetchResult) bool {
 		}
 	}
 	return false
-}
-
-func firstCode(results []fetchResult) protocol.ErrorCode {
-	for i := range results {
-		if results[i].code != protocol.None {
-			return results[i].code
-		}
-	}
-	return protocol.None
 }

@@ -165,13 +165,6 @@ func reply(r *protocol.Request, body kmsg.Response) protocol.Response {
 	return protocol.EncodeResponse(r, body)
 }
 
-// replyCode frames an answer whose first error is code.
-func replyCode(r *protocol.Request, body kmsg.Response, code protocol.ErrorCode) protocol.Response {
-	answer := protocol.EncodeResponse(r, body)
-	answer.ErrorCode = code
-	return answer
-}
-
 // later answers on another goroutine, for handlers that block. What body returns must not need the request's frame any
 // more, so the caller copies before it calls later.
 func later(r *protocol.Request, body func(context.Context) kmsg.Response) protocol.Response {

@@ -20,7 +20,6 @@ type produceWait struct {
 	clock   clock.Clock
 	request protocol.Request
 	body    *kmsg.ProduceResponse
-	failed  protocol.ErrorCode
 	waiting []pendingCommit
 	timeout time.Duration // from the request; <= 0 sets no limit, as a sync always ends
 
@@ -39,7 +38,7 @@ func (w *produceWait) wait(ctx context.Context) protocol.Response {
 			w.fail(w.waiting[i].place, code)
 		}
 	}
-	return replyCode(&w.request, w.body, w.failed)
+	return reply(&w.request, w.body)
 }
 
 // await waits for one commit.
@@ -86,7 +85,4 @@ func (w *produceWait) fail(at place, code protocol.ErrorCode) {
 	answer := &w.body.Topics[at.topic].Partitions[at.partition]
 	answer.ErrorCode = int16(code)
 	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, -1
-	if w.failed == protocol.None {
-		w.failed = code
-	}
 }

@@ -55,7 +55,7 @@ func EncodeResponse(r *Request, body kmsg.Response) Response {
 		release()
 		return tooLarge(r)
 	}
-	return Response{Frame: buf, Release: release}
+	return Response{Frame: buf, Release: release, ErrorCode: FirstError(body)}
 }
 
 // appendResponseHeader leaves room for the length.

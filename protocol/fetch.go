@@ -40,7 +40,7 @@ func EncodeFetch(r *Request, resp *kmsg.FetchResponse, records func(topic, parti
 		release()
 		return tooLarge(r)
 	}
-	return Response{Frame: frame, Parts: parts, Release: release}
+	return Response{Frame: frame, Parts: parts, Release: release, ErrorCode: FirstError(resp)}
 }
 
 // fetchEncoder encodes a FetchResponse as kmsg does, save that records are left out of the buffer: cuts says where.
