@@ -57,7 +57,7 @@ func confluentConsumer(t *testing.T, group string) *kafka.Consumer {
 func confluentConsume(t *testing.T, topic string, n int) []string {
 	t.Helper()
 	c := confluentConsumer(t, fresh("unused"))
-	defer c.Close()
+	defer shut(t, c)
 	if err := c.Assign([]kafka.TopicPartition{{Topic: &topic, Partition: 0, Offset: kafka.OffsetBeginning}}); err != nil {
 		t.Fatal(err)
 	}

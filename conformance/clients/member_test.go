@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/confluentinc/confluent-kafka-go/v2/kafka"
@@ -36,20 +35,28 @@ func play() (code int, played bool) {
 	if role == "" {
 		return 0, false
 	}
-	var stopped atomic.Bool
+	working, stop := context.WithCancel(context.Background())
+	defer stop()
 	go func() { // the end of the input is the sign to leave, also if the parent is gone
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		stopped.Store(true)
+		stop()
 	}()
-	roles := map[string]func(func() bool) error{"broker": playBroker, "franz-go": playFranz, "librdkafka": playConfluent}
-	if err := roles[role](stopped.Load); err != nil {
-		fmt.Fprintln(os.Stderr, role+":", err)
+	roles := map[string]func(context.Context) error{
+		"broker": playBroker, "franz-go": playFranz, "librdkafka": playConfluent, "teller": playTeller,
+	}
+	if err := roles[role](working); err != nil {
+		fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), role+":", err)
 		return 1, true
 	}
 	return 0, true
 }
 
-func playBroker(stopped func() bool) error {
+// tell prints what a process does or knows. The line is out before anything else happens, however the process ends.
+func tell(kind, what string) {
+	_, _ = fmt.Fprintf(os.Stdout, "%d %s %s\n", time.Now().UnixNano(), kind, what)
+}
+
+func playBroker(working context.Context) error {
 	signal.Ignore(os.Interrupt)
 	b, err := kbroker.Start(context.Background(), kbroker.Options{
 		DataDir: os.Getenv("TURMOIL_DIR"), Listen: []string{os.Getenv("TURMOIL_ADDR")}, Admin: "off",
@@ -58,11 +65,14 @@ func playBroker(stopped func() bool) error {
 	if err != nil {
 		return err
 	}
-	for !stopped() {
-		time.Sleep(50 * time.Millisecond)
-	}
+	tell("ready", b.Addr())
+	<-working.Done()
 	return b.Close()
 }
+
+// pause lets time pass where nothing is waited for: work that a process pretends to do, or chance, which decides when something
+// happens to it.
+func pause(d time.Duration) { <-time.After(d) }
 
 // report collects a member's events; what it says is out before the next commit is sent.
 type report struct {
@@ -113,14 +123,14 @@ func (r *report) commit(f func(next map[int32]int64) error, worthwhile func(erro
 		return
 	}
 	r.flush()
-	time.Sleep(time.Duration(rand.IntN(80)) * time.Millisecond) // the processing: what freezes or dies here hasn't committed
+	pause(time.Duration(rand.IntN(80)) * time.Millisecond) // the processing: what freezes or dies here hasn't committed
 	next := map[int32]int64{}
 	for p, s := range r.span {
 		next[p] = s[1]
 	}
 	err := f(next)
 	for end := time.Now().Add(memberRebalance / 2); err != nil && worthwhile(err) && time.Now().Before(end); err = f(next) {
-		time.Sleep(50 * time.Millisecond)
+		pause(50 * time.Millisecond)
 	}
 	for p, s := range r.span {
 		if err == nil {
@@ -134,7 +144,7 @@ func (r *report) commit(f func(next map[int32]int64) error, worthwhile func(erro
 	}
 }
 
-func playFranz(stopped func() bool) error {
+func playFranz(working context.Context) error {
 	topic, r := os.Getenv("TURMOIL_TOPIC"), newReport()
 	c, err := kgo.NewClient(kgo.SeedBrokers(os.Getenv("TURMOIL_ADDR")), kgo.ConsumerGroup(os.Getenv("TURMOIL_GROUP")),
 		kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.Balancers(kgo.RangeBalancer()),
@@ -146,7 +156,7 @@ func playFranz(stopped func() bool) error {
 		return err
 	}
 	defer c.CloseAllowingRebalance()
-	for !stopped() {
+	for working.Err() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		c.PollRecords(ctx, memberBatch).EachRecord(func(rec *kgo.Record) { r.read(rec.Partition, rec.Offset, string(rec.Value)) })
 		cancel()
@@ -181,7 +191,7 @@ func franzCommit(c *kgo.Client, topic string, next map[int32]int64) error {
 	return failed
 }
 
-func playConfluent(stopped func() bool) error {
+func playConfluent(working context.Context) error {
 	topic, r := os.Getenv("TURMOIL_TOPIC"), newReport()
 	c, err := kafka.NewConsumer(&kafka.ConfigMap{
 		"bootstrap.servers": os.Getenv("TURMOIL_ADDR"), "group.id": os.Getenv("TURMOIL_GROUP"), "auto.offset.reset": "earliest",
@@ -215,7 +225,7 @@ func playConfluent(stopped func() bool) error {
 	if err := c.SubscribeTopics([]string{topic}, rebalance); err != nil {
 		return err
 	}
-	for !stopped() {
+	for working.Err() == nil {
 		wait := 200
 		for range memberBatch {
 			e := c.Poll(wait)

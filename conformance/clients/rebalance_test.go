@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,6 +40,7 @@ type child struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	said   chan struct{} // closed once all output is read
+	news   chan struct{} // a line has come; holds one
 	thawed time.Time     // when a frozen member goes on; zero if it isn't frozen
 
 	mu    sync.Mutex
@@ -59,7 +61,7 @@ func spawn(t *testing.T, name, role string, env ...string) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{name: name, cmd: exec.Command(self), said: make(chan struct{})}
+	c := &child{name: name, cmd: exec.Command(self), said: make(chan struct{}), news: make(chan struct{}, 1)}
 	c.cmd.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
 	c.cmd.Stderr = c
 	out, err := c.cmd.StdoutPipe()
@@ -87,7 +89,49 @@ func (c *child) listen(r *bufio.Reader) {
 		c.mu.Lock()
 		c.lines = append(c.lines, strings.TrimSuffix(line, "\n"))
 		c.mu.Unlock()
+		select {
+		case c.news <- struct{}{}:
+		default:
+		}
 	}
+}
+
+// await waits until the process has printed what makes cond true; false if that doesn't come, or not in time.
+func (c *child) await(within time.Duration, cond func() bool) bool {
+	for late := time.After(within); !cond(); {
+		select {
+		case <-c.news:
+		case <-c.said:
+			return cond()
+		case <-late:
+			return false
+		}
+	}
+	return true
+}
+
+// ready tells whether the process has said that it is.
+func (c *child) ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.lines, func(line string) bool { return strings.Contains(line, " ready ") })
+}
+
+// over tells whether the process has ended.
+func (c *child) over() bool {
+	select {
+	case <-c.said:
+		return true
+	default:
+		return false
+	}
+}
+
+// complaints is what the process has printed to its standard error.
+func (c *child) complaints() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errs.String()
 }
 
 func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
@@ -119,6 +163,21 @@ func (c *child) leave() {
 		<-c.said
 	}
 	_ = c.cmd.Wait()
+}
+
+// chance is what decides what happens in a test that kills brokers of its own.
+func chance(t *testing.T, stream uint64) *rand.Rand {
+	t.Helper()
+	if *addrFlag != "" {
+		t.Skip("needs a broker that it may kill: run it without -addr")
+	}
+	t.Parallel()
+	seed := *rebalanceSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-rebalance.seed=%d", seed)
+	return rand.New(rand.NewPCG(seed, stream))
 }
 
 // turmoil is a group whose members and broker come and go.
@@ -172,14 +231,8 @@ func (tm *turmoil) end() {
 func (tm *turmoil) startBroker() {
 	tm.t.Helper()
 	tm.broker = spawn(tm.t, "broker", "broker", "TURMOIL_ADDR="+tm.addr, "TURMOIL_DIR="+tm.dir)
-	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		if c, err := net.Dial("tcp", tm.addr); err == nil {
-			_ = c.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			tm.t.Fatalf("the broker doesn't come up:\n%s", tm.broker.errs.String())
-		}
+	if !tm.broker.await(limit, tm.broker.ready) {
+		tm.t.Fatalf("the broker doesn't come up at %s:\n%s", tm.addr, tm.broker.complaints())
 	}
 }
 
@@ -215,7 +268,7 @@ func (tm *turmoil) happen(what string) {
 		tm.members = append(tm.members, tm.startMember())
 	case "restart the broker":
 		tm.broker.kill()
-		time.Sleep(time.Duration(tm.rng.IntN(500)) * time.Millisecond)
+		pause(time.Duration(tm.rng.IntN(500)) * time.Millisecond)
 		tm.startBroker()
 	default:
 		c := tm.take()
@@ -252,11 +305,11 @@ func (tm *turmoil) run(d time.Duration) {
 				return
 			}
 			tm.happen(kinds[i])
-			pause := 200 + tm.rng.IntN(800)
+			ms := 200 + tm.rng.IntN(800)
 			if tm.rng.IntN(3) == 0 { // time for the group to settle and for members to read
-				pause += tm.rng.IntN(5000)
+				ms += tm.rng.IntN(5000)
 			}
-			time.Sleep(time.Duration(pause) * time.Millisecond)
+			pause(time.Duration(ms) * time.Millisecond)
 			for _, c := range tm.members {
 				if !c.thawed.IsZero() && time.Now().After(c.thawed) {
 					c.thaw()
@@ -394,37 +447,23 @@ func (w *commits) awaitAll(t *testing.T, acked map[place]string) {
 	for at := range acked {
 		ends[at.partition] = max(ends[at.partition], at.offset+1)
 	}
-	for deadline := time.Now().Add(settle); ; time.Sleep(50 * time.Millisecond) {
-		if err := w.look(context.Background()); err != nil {
+	await(t, settle, fmt.Sprintf("the commits to reach the ends %v", ends), func() bool {
+		if err := w.look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		done := true
 		for p, end := range ends {
-			done = done && w.last[p] >= end
+			if w.last[p] < end {
+				return false
+			}
 		}
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("the commits stay at %v, the ends are %v", w.last, ends)
-			return
-		}
-	}
+		return true
+	})
 }
 
 // Members of two libraries come, go, freeze and are killed while the broker is killed and comes back: every acknowledged record
 // is read, none again after its commit was acknowledged, and commits never go back.
 func TestGroupKeepsItsPromisesWhileMembersAndBrokerComeAndGo(t *testing.T) {
-	if *addrFlag != "" {
-		t.Skip("needs a broker it may kill")
-	}
-	t.Parallel()
-	seed := *rebalanceSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-rebalance.seed=%d", seed)
-	tm := newTurmoil(t, rand.New(rand.NewPCG(seed, 0)))
+	tm := newTurmoil(t, chance(t, 0))
 	makeTopicAt(t, tm.addr, tm.topic, rebalancePartitions)
 	tm.steady = tm.startMember()
 	tm.members = append(tm.members, tm.startMember())
@@ -452,9 +491,9 @@ func TestGroupKeepsItsPromisesWhileMembersAndBrokerComeAndGo(t *testing.T) {
 	t.Logf("%d records, %d members, %v", len(acked), tm.started, tm.happened)
 	if t.Failed() {
 		for _, c := range tm.gone {
-			t.Logf("%s: %.2000s", c.name, c.errs.String())
+			t.Logf("%s: %.2000s", c.name, c.complaints())
 		}
-		t.Logf("broker: %.4000s", tm.broker.errs.String())
+		t.Logf("broker: %.4000s", tm.broker.complaints())
 	}
 }
 

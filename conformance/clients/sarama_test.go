@@ -34,7 +34,7 @@ func saramaProduce(t *testing.T, topic, codec string, values []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	defer shut(t, p)
 	msgs := make([]*sarama.ProducerMessage, len(values))
 	for i, v := range values {
 		msgs[i] = &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(v)}
@@ -50,12 +50,12 @@ func saramaConsume(t *testing.T, topic string, n int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer shut(t, c)
 	pc, err := c.ConsumePartition(topic, 0, sarama.OffsetOldest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pc.Close()
+	defer shut(t, pc)
 	var out []string
 	for timeout := time.After(limit); len(out) < n; {
 		select {
@@ -129,7 +129,6 @@ func (m *saramaMember) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.
 }
 
 func (m *saramaMember) poll(*testing.T) []string {
-	time.Sleep(20 * time.Millisecond) // the library pushes; there is nothing to wait for
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := m.read

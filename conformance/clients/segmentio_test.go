@@ -30,7 +30,7 @@ func segmentioProduce(t *testing.T, topic, codec string, values []string) {
 		Addr: kafka.TCP(broker), Topic: topic, AllowAutoTopicCreation: true, Compression: segmentioCodecs[codec],
 		RequiredAcks: kafka.RequireAll, BatchTimeout: 10 * time.Millisecond, Balancer: kafka.BalancerFunc(func(kafka.Message, ...int) int { return 0 }),
 	}
-	defer w.Close()
+	defer shut(t, &w)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	msgs := make([]kafka.Message, len(values))
@@ -51,7 +51,7 @@ func segmentioProduce(t *testing.T, topic, codec string, values []string) {
 func segmentioConsume(t *testing.T, topic string, n int) []string {
 	t.Helper()
 	r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{broker}, Topic: topic, Partition: 0, MaxWait: 500 * time.Millisecond})
-	defer r.Close()
+	defer shut(t, r)
 	return segmentioRead(t, r, n)
 }
 
@@ -113,7 +113,7 @@ func segmentioJoin(t *testing.T, group, topic string) member {
 
 func (m *segmentioMember) readPartition(ctx context.Context, a kafka.PartitionAssignment) {
 	r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{broker}, Topic: m.topic, Partition: a.ID, MaxWait: 100 * time.Millisecond})
-	defer r.Close()
+	defer r.Close() //nolint:errcheck // it has read all that it is to
 	if err := r.SetOffset(a.Offset); err != nil {
 		return
 	}

@@ -97,7 +97,7 @@ func committedOffset(t *testing.T, group, topic string) int64 {
 	g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic, Partitions: []int32{0}}}
 	req.Groups = []kmsg.OffsetFetchRequestGroup{g}
 	offset := int64(-1)
-	await(t, "stable offsets", func() bool {
+	await(t, limit, "stable offsets", func() bool {
 		a, err := req.RequestWith(t.Context(), c)
 		if err != nil || len(a.Groups) != 1 || len(a.Groups[0].Topics) != 1 {
 			return false
@@ -148,7 +148,7 @@ func (p *confluentTeller) transact(t *testing.T, topic string, values []string, 
 	}
 	if group != "" {
 		c := confluentConsumer(t, group)
-		defer c.Close()
+		defer shut(t, c)
 		of, err := c.GetConsumerGroupMetadata()
 		if err != nil {
 			t.Fatal(err)

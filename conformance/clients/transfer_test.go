@@ -1,17 +1,13 @@
 package clients
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// tellerVariable makes the test of transfers a teller: its value is the teller's number and that of its process, as in "1.4".
+// tellerVariable is the number of a teller and that of its process, as in "1.4".
 const tellerVariable = "TURMOIL_TELLER"
 
 const (
@@ -40,19 +36,10 @@ func tellerOptions(addr, teller string) []kgo.Opt {
 	}
 }
 
-// tell prints what a teller does or knows. The line is out before anything else happens, however the process ends.
-func tell(kind, id string) {
-	_, _ = fmt.Fprintf(os.Stdout, "%d %s %s\n", time.Now().UnixNano(), kind, id)
-}
-
-// playTeller makes transfers until its input ends. It never asks for a second producer id: a client that has failed is the end of
+// playTeller makes transfers while it is to work. It never asks for a second producer id: a client that has failed is the end of
 // the process, and one that has been replaced doesn't come back.
-func playTeller(name string) error {
-	var stopped atomic.Bool
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stopped.Store(true)
-	}()
+func playTeller(working context.Context) error {
+	name := os.Getenv(tellerVariable)
 	teller, _, _ := strings.Cut(name, ".")
 	c, err := kgo.NewClient(tellerOptions(os.Getenv("TURMOIL_ADDR"), teller)...)
 	if err != nil {
@@ -65,7 +52,7 @@ func playTeller(name string) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	tell("ready", name)
-	for n := 0; !stopped.Load(); n++ {
+	for n := 0; working.Err() == nil; n++ {
 		if err := transfer(c, fmt.Sprintf("%s.%d", name, n)); err != nil {
 			return err
 		}
@@ -93,7 +80,7 @@ func transfer(c *kgo.Client, id string) error {
 		return fmt.Errorf("produce: %w", err)
 	}
 	tell("sent", id)
-	time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // what freezes or dies here hasn't asked for the end
+	pause(time.Duration(rand.IntN(60)) * time.Millisecond) // what freezes or dies here hasn't asked for the end
 	ending, ended := "committing", "committed"
 	commit := rand.IntN(4) > 0
 	if !commit {
@@ -107,31 +94,16 @@ func transfer(c *kgo.Client, id string) error {
 	return nil
 }
 
-// saidKind tells whether a line of a kind is among what the process has printed.
-func (c *child) saidKind(kind string) bool {
+// lastKind is the kind of the last line of before a time.
+func (c *child) lastKind(before time.Time) (kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.lines, func(line string) bool { return strings.Contains(line, " "+kind+" ") })
-}
-
-// lastKind is the kind of the last line.
-func (c *child) lastKind() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.lines) == 0 {
-		return ""
+	for _, line := range slices.Backward(c.lines) {
+		if n, err := parseNote(line); err == nil && n.at < before.UnixNano() {
+			return n.kind
+		}
 	}
-	n, _ := parseNote(c.lines[len(c.lines)-1])
-	return n.kind
-}
-
-func (c *child) over() bool {
-	select {
-	case <-c.said:
-		return true
-	default:
-		return false
-	}
+	return ""
 }
 
 // desk is the place of one teller: its processes follow one another and share a transactional id.
@@ -171,43 +143,23 @@ func newBank(t *testing.T, rng *rand.Rand) *bank {
 // open starts a process at a desk.
 func (b *bank) open(d *desk) {
 	b.t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		b.t.Fatal(err)
-	}
 	name := fmt.Sprintf("%d.%d", d.number, len(d.all))
-	c := &child{name: name, said: make(chan struct{})}
-	c.cmd = exec.Command(self, "-test.run=^TestTransfersAreWholeWhileTellersAndBrokerComeAndGo$", "-addr="+b.addr)
-	c.cmd.Env = append(os.Environ(), tellerVariable+"="+name, "TURMOIL_ADDR="+b.addr)
-	c.cmd.Stderr = c
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	go c.listen(bufio.NewReader(out))
-	d.now, d.all = c, append(d.all, c)
+	d.now = spawn(b.t, name, "teller", tellerVariable+"="+name, "TURMOIL_ADDR="+b.addr)
+	d.all = append(d.all, d.now)
 }
 
 // ready waits until the desk's process has its producer id; one that has failed is followed by another.
 func (b *bank) ready(d *desk) {
 	b.t.Helper()
-	for deadline := time.Now().Add(2 * limit); d.now.over() || !d.now.saidKind("ready"); time.Sleep(2 * time.Millisecond) {
-		if d.now.over() {
-			b.open(d)
-		}
+	for deadline := time.Now().Add(2 * limit); d.now.over() || !d.now.await(time.Until(deadline), d.now.ready); {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("desk %d doesn't open:\n%s", d.number, d.now.errs.String())
+			b.t.Fatalf("desk %d doesn't open:\n%s", d.number, d.now.complaints())
 		}
+		b.open(d)
 	}
 }
 
-func (b *bank) pause(atMost time.Duration) { time.Sleep(time.Duration(b.rng.Int64N(int64(atMost)))) }
+func (b *bank) pause(atMost time.Duration) { pause(time.Duration(b.rng.Int64N(int64(atMost)))) }
 
 func (b *bank) befallDesk(d *desk, what string) {
 	b.t.Helper()
@@ -231,14 +183,8 @@ func (b *bank) replace(d *desk) {
 	b.t.Helper()
 	b.ready(d)
 	zombie := d.now
-	for end := time.Now().Add(time.Second); zombie.lastKind() != "sent" && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	zombie.await(time.Second, func() bool { return zombie.lastKind(time.Now()) == "sent" })
 	zombie.signal(syscall.SIGSTOP)
-	time.Sleep(20 * time.Millisecond) // for what it has printed to be read
-	if zombie.lastKind() == "sent" {
-		b.happened[frozenWithin]++
-	}
 	if b.rng.IntN(3) == 0 {
 		b.happen("restart the broker")
 	}
@@ -248,6 +194,7 @@ func (b *bank) replace(d *desk) {
 		b.happen("restart the broker")
 	}
 	b.pause(500 * time.Millisecond)
+	thawed := time.Now()
 	zombie.signal(syscall.SIGCONT)
 	select {
 	case <-zombie.said:
@@ -255,6 +202,9 @@ func (b *bank) replace(d *desk) {
 		b.t.Errorf("teller %s was replaced and doesn't find out", zombie.name)
 	}
 	zombie.kill()
+	if zombie.lastKind(thawed) == "sent" {
+		b.happened[frozenWithin]++
+	}
 }
 
 // trade lets things happen for a while; each kind as often as it stands in the list, in random order, and the list at least once.
@@ -318,10 +268,10 @@ func (b *bank) explain() {
 	b.t.Helper()
 	for _, d := range b.desks {
 		for _, c := range d.all {
-			b.t.Logf("teller %s: %.500s", c.name, c.errs.String())
+			b.t.Logf("teller %s: %.500s", c.name, c.complaints())
 		}
 	}
-	b.t.Logf("broker: %.4000s", b.broker.errs.String())
+	b.t.Logf("broker: %.4000s", b.broker.complaints())
 }
 
 // note is one line of a teller.
@@ -356,7 +306,7 @@ func (l *ledger) audit(t *testing.T, d *desk) {
 		for _, line := range c.lines {
 			n, err := parseNote(line)
 			if err != nil {
-				continue // the test binary's own last words
+				t.Fatalf("teller %s says %q: %v", c.name, line, err)
 			}
 			switch n.kind {
 			case "ready":
@@ -465,22 +415,7 @@ func (b *books) check(t *testing.T, l *ledger) {
 // where they were; the broker is killed and comes back. Each transfer is whole or not there at all, as its teller was told, and a
 // replaced teller can end no transaction.
 func TestTransfersAreWholeWhileTellersAndBrokerComeAndGo(t *testing.T) {
-	if name := os.Getenv(tellerVariable); name != "" {
-		if err := playTeller(name); err != nil {
-			fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), name+":", err)
-		}
-		return
-	}
-	if *addrFlag != "" {
-		t.Skip("needs a broker it may kill")
-	}
-	t.Parallel()
-	seed := *rebalanceSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-rebalance.seed=%d", seed)
-	b := newBank(t, rand.New(rand.NewPCG(seed, 1)))
+	b := newBank(t, chance(t, 1))
 	b.trade(*rebalanceFor)
 	l := &ledger{asked: map[string]bool{}, committed: map[string]bool{}, aborted: map[string]bool{}}
 	for tries := 0; b.happened[frozenWithin] == 0 && tries < 10; tries++ {
