@@ -3,7 +3,6 @@ package group
 import (
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -447,75 +446,77 @@ func (b *testBroker) holdCommits() chan<- struct{} {
 	return hold
 }
 
-func TestATransactionIsCompletedWhileOthersCommitWithoutAPause(t *testing.T) {
+func TestTransactionsGoOnWhileOthersCommitWithoutAPause(t *testing.T) {
 	t.Parallel()
-	for what, change := range map[string]func(*testBroker) error{
-		"complete": func(b *testBroker) error { return b.CompleteTransaction(7, true) },
-		"send": func(b *testBroker) error {
-			wantCode(b.t, "send", b.sendInTxn("g", 7, "a", 1, 11), protocol.None)
-			return nil
-		},
-	} {
-		b := newTestBroker(t)
-		b.makeTopic("a", 3)
-		wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None)
-		hold := b.holdCommits()
-		var commits sync.WaitGroup
-		commit := func(offset int64) {
-			commits.Go(func() { b.commitOne("g", "", -1, "a", 2, offset) })
-			waitUntil(t, b, func(o *offsets) bool { return o.writing != nil && (offset == 0 || o.gathering != nil) })
-		}
-		commit(0)
-		commit(1)
-		changed := make(chan error, 1)
-		go func() { changed <- change(b) }()
-		waitUntil(t, b, func(o *offsets) bool { return o.gathering.done != nil })
-		for offset := range int64(5) {
-			hold <- struct{}{}
-			waitUntil(t, b, func(o *offsets) bool { return o.gathering == nil })
-			commit(offset + 2)
-		}
-		select {
-		case err := <-changed:
-			if err != nil {
-				t.Error(what, err)
+	synctest.Test(t, func(t *testing.T) {
+		for what, change := range map[string]func(*testBroker) error{
+			"complete": func(b *testBroker) error { return b.CompleteTransaction(7, true) },
+			"send": func(b *testBroker) error {
+				wantCode(b.t, "send", b.sendInTxn("g", 8, "a", 1, 11), protocol.None)
+				return nil
+			},
+		} {
+			b := newTestBroker(t)
+			b.makeTopic("a", 3)
+			wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None)
+			hold := b.holdCommits()
+			var calls sync.WaitGroup
+			commit := func() {
+				calls.Go(func() { b.commitOne("g", "", -1, "a", 2, 1) })
+				synctest.Wait()
 			}
-		case <-time.After(10 * time.Second):
-			t.Errorf("%s waits for as long as others commit", what)
+			commit() // is being written
+			commit() // waits for it
+			changed := false
+			calls.Go(func() {
+				if err := change(b); err != nil {
+					t.Error(what, err)
+				}
+				changed = true
+			})
+			synctest.Wait()
+			for range 2 {
+				commit()
+				hold <- struct{}{}
+				synctest.Wait()
+			}
+			if !changed {
+				t.Errorf("%s waits for as long as others commit", what)
+			}
+			close(hold)
+			calls.Wait()
 		}
-		close(hold)
-		commits.Wait()
-	}
+	})
 }
 
 func TestOffsetsSentWhileTheGroupIsDeletedAreInItOrNot(t *testing.T) {
 	t.Parallel()
-	for range 100 {
-		b := newTestBroker(t)
-		b.makeTopic("a", 2)
-		b.commitOne("g", "", -1, "a", 1, 1)
-		hold := b.holdCommits()
-		var calls sync.WaitGroup
-		calls.Go(func() { b.commitOne("g", "", -1, "a", 1, 2) })
-		g := waitUntil(t, b, func(o *offsets) bool { return o.writing != nil })
-		calls.Go(func() { wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None) })
-		waitUntil(t, b, func(o *offsets) bool { return o.writing.done != nil || o.gathering != nil })
-		calls.Go(func() { wantCode(t, "delete", int16(b.deleteGroup("g")), protocol.None) })
-		for g.mu.TryLock() {
-			g.mu.Unlock()
-			runtime.Gosched()
-		}
-		close(hold)
-		calls.Wait()
-		if err := b.CompleteTransaction(7, true); err != nil {
-			t.Fatal(err)
-		}
-		if len(b.store.groups) != 0 {
-			t.Fatalf("a record of a transaction is left that nobody completes: %q", slices.Collect(maps.Keys(b.store.groups)))
-		}
-		if got, want := b.committed("g", "a", 0), b.stored("g", "a", 0); got != want {
-			t.Fatalf("offset %d in memory, %d in the store", got, want)
-		}
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newTestBroker(t)
+			b.makeTopic("a", 2)
+			b.commitOne("g", "", -1, "a", 1, 1)
+			hold := b.holdCommits()
+			var calls sync.WaitGroup
+			call := func(f func()) {
+				calls.Go(f)
+				synctest.Wait()
+			}
+			call(func() { b.commitOne("g", "", -1, "a", 1, 2) })
+			call(func() { wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None) })
+			call(func() { wantCode(t, "delete", int16(b.deleteGroup("g")), protocol.None) })
+			close(hold)
+			calls.Wait()
+			if err := b.CompleteTransaction(7, true); err != nil {
+				t.Fatal(err)
+			}
+			if len(b.store.groups) != 0 {
+				t.Fatalf("a record of a transaction is left that nobody completes: %q", slices.Collect(maps.Keys(b.store.groups)))
+			}
+			if got, want := b.committed("g", "a", 0), b.stored("g", "a", 0); got != want {
+				t.Fatalf("offset %d in memory, %d in the store", got, want)
+			}
+		})
 	}
 }
 
