@@ -13,6 +13,7 @@ import (
 
 // The features whose level something goes by.
 const (
+	featureGroups       = "group.version" // 0 turns the requests of KIP-848 off
 	featureMetadata     = "metadata.version"
 	FeatureTransactions = "transaction.version" // FeatureTransactions is 2 for clients that are to use transactions v2.
 )
@@ -30,7 +31,7 @@ type feature struct {
 func features() [3]feature {
 	return [...]feature{
 		// The protocol of KIP-848 for consumer groups.
-		{name: "group.version", min: 0, max: 1, sinceRequests: 4},
+		{name: featureGroups, min: 0, max: 1, sinceRequests: 4},
 		{name: featureMetadata, min: 7, max: 33, sinceRequests: 3},
 		// 2 is transactions v2 (KIP-890). Requests of any version are served at all levels, as by Kafka.
 		{name: FeatureTransactions, min: 0, max: 2, sinceRequests: 4},

@@ -71,6 +71,40 @@ func TestGroupRequestsAtEveryVersion(t *testing.T) {
 	}
 }
 
+func TestTheProtocolOfConsumerGroupsIsOffAtLevel0(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	level := func(level int16, kind int8) {
+		q := kmsg.NewPtrUpdateFeaturesRequest()
+		q.Version = 1
+		u := kmsg.NewUpdateFeaturesRequestFeatureUpdate()
+		u.Feature, u.MaxVersionLevel, u.UpgradeType = "group.version", level, kind
+		q.FeatureUpdates = append(q.FeatureUpdates, u)
+		if a := ask(c, q, kmsg.NewPtrUpdateFeaturesResponse()); a.ErrorCode != 0 {
+			t.Fatalf("level %d: %+v", level, a)
+		}
+	}
+	level(0, safeDowngrade)
+	beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	beat.Version, beat.Group = 1, "g"
+	if a := ask(c, beat, kmsg.NewPtrConsumerGroupHeartbeatResponse()); a.ErrorCode != 35 || a.ErrorMessage != nil || a.MemberID != nil {
+		t.Errorf("heartbeat: %+v", a)
+	}
+	describe := kmsg.NewPtrConsumerGroupDescribeRequest()
+	describe.Version, describe.Groups, describe.IncludeAuthorizedOperations = 1, []string{"g", "h", "g"}, true
+	a := ask(c, describe, kmsg.NewPtrConsumerGroupDescribeResponse())
+	if len(a.Groups) != 2 || a.Groups[1].Group != "h" || a.Groups[1].ErrorCode != 35 || a.Groups[1].AuthorizedOperations != noOperations {
+		t.Errorf("describe: %+v", a)
+	}
+	if c.groups.last() != nil {
+		t.Errorf("the coordinator got %+v", c.groups.last())
+	}
+	level(1, upgrade)
+	if a := ask(c, beat, kmsg.NewPtrConsumerGroupHeartbeatResponse()); a.ErrorCode == 35 || c.groups.last() == nil {
+		t.Errorf("heartbeat at level 1: %+v", a)
+	}
+}
+
 func commit(version int16, topics ...kmsg.OffsetCommitRequestTopic) *kmsg.OffsetCommitRequest {
 	q := kmsg.NewPtrOffsetCommitRequest()
 	q.Version, q.Group, q.Topics = version, "g", topics

@@ -16,7 +16,6 @@ type Config struct {
 
 // ConsumerConfig holds the settings of the KIP-848 protocol.
 type ConsumerConfig struct {
-	Enabled            bool          // group.version is 1
 	SessionTimeout     time.Duration // group.consumer.session.timeout.ms
 	HeartbeatInterval  time.Duration // group.consumer.heartbeat.interval.ms
 	AssignmentInterval time.Duration // group.consumer.assignment.interval.ms: least time between two target assignments
@@ -36,7 +35,6 @@ func DefaultConfig() Config {
 		OffsetsRetention:       7 * 24 * time.Hour,
 		RetentionCheckInterval: 10 * time.Minute,
 		Consumer: ConsumerConfig{
-			Enabled:            true,
 			SessionTimeout:     45 * time.Second,
 			HeartbeatInterval:  5 * time.Second,
 			AssignmentInterval: time.Second,

@@ -21,11 +21,7 @@ func (c *Coordinator) describeConsumer(id string) kmsg.ConsumerGroupDescribeResp
 	d := kmsg.NewConsumerGroupDescribeResponseGroup()
 	d.Group = id
 	d.Members = []kmsg.ConsumerGroupDescribeResponseGroupMember{}
-	switch {
-	case !c.config().Consumer.Enabled:
-		d.ErrorCode = int16(protocol.UnsupportedVersion)
-		return d
-	case id == "":
+	if id == "" {
 		d.ErrorCode = int16(protocol.InvalidGroupID)
 		return d
 	}

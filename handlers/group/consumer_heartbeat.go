@@ -39,11 +39,7 @@ func (c *Coordinator) ConsumerGroupHeartbeat(client Client, req *kmsg.ConsumerGr
 }
 
 func (c *Coordinator) consumerHeartbeat(client Client, req *kmsg.ConsumerGroupHeartbeatRequest) (*kmsg.ConsumerGroupHeartbeatResponse, *refusal) {
-	cfg := c.config().Consumer
-	if !cfg.Enabled {
-		return nil, refuse(protocol.UnsupportedVersion, "The consumer group protocol is off.")
-	}
-	if refused := checkHeartbeat(cfg, req); refused != nil {
+	if refused := checkHeartbeat(c.config().Consumer, req); refused != nil {
 		return nil, refused
 	}
 	g := c.lockForHeartbeat(req)

@@ -374,16 +374,6 @@ func TestAFullConsumerGroupTakesNoMoreMembers(t *testing.T) {
 	back.beat()
 }
 
-func TestWithTheProtocolOffItIsUnsupported(t *testing.T) {
-	t.Parallel()
-	b := newTestBroker(t)
-	b.config.Consumer.Enabled = false
-	wantCode(t, "heartbeat", b.native("m1", "a").try(), protocol.UnsupportedVersion)
-	describe := kmsg.NewPtrConsumerGroupDescribeRequest()
-	describe.Groups = []string{"g"}
-	wantCode(t, "describe", b.ConsumerGroupDescribe(describe).Groups[0].ErrorCode, protocol.UnsupportedVersion)
-}
-
 func TestAConsumerGroupGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)
