@@ -222,7 +222,7 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 		t.Errorf("advertised at %s", b.Addr())
 	}
 	if len(b.listeners[0].sockets) < 2 {
-		t.Skip("there is no ::1 here")
+		t.Skip("::1 is missing: run the tests on a machine with IPv6 on its loopback interface")
 	}
 	if got := advertised(t, "[::1]:"+port); got != b.Addr() {
 		t.Errorf("who asks ::1 is told %s", got)

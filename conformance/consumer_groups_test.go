@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -16,11 +15,15 @@ func TestConsumerGroupOfTheNewProtocolGetsItsPartitions(t *testing.T) {
 	req.Group, req.MemberID, req.RebalanceTimeoutMillis = group, "AAAAAAAAAAAAAAAAAAAAAA", 60000
 	req.SubscribedTopicNames, req.Topics = []string{topic}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	a := ask[*kmsg.ConsumerGroupHeartbeatResponse](c, req, 1)
-	for end := time.Now().Add(answerLimit); a.ErrorCode == 0 && a.Assignment == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	eventually(t, "an assignment", func() (bool, any) {
+		if a.ErrorCode != 0 || a.Assignment != nil {
+			return true, nil
+		}
 		again := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 		again.Group, again.MemberID, again.MemberEpoch, again.RebalanceTimeoutMillis = group, req.MemberID, a.MemberEpoch, -1
 		a = ask[*kmsg.ConsumerGroupHeartbeatResponse](c, again, 1)
-	}
+		return false, a
+	})
 	if a.ErrorCode != 0 || a.Assignment == nil || len(a.Assignment.Topics) != 1 || len(a.Assignment.Topics[0].Partitions) != 2 {
 		t.Fatalf("got %+v", a)
 	}

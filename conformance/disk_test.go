@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sys/unix"
@@ -77,13 +76,10 @@ func (w *writer) fill(size int) {
 // resumes waits until writes are taken again.
 func (w *writer) resumes(size int) {
 	w.c.t.Helper()
-	code := int16(0)
-	for end := time.Now().Add(answerLimit); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
-		if code = w.try(size); code == 0 {
-			return
-		}
-	}
-	w.c.t.Fatalf("writes are not taken again: error %d", code)
+	eventually(w.c.t, "a write taken again", func() (bool, any) {
+		code := w.try(size)
+		return code == 0, code
+	})
 }
 
 // check reads everything: all that was acknowledged is there, in order, and besides nothing but what was sent.
@@ -177,7 +173,7 @@ func TestAShortWriteTearsNothing(t *testing.T) {
 	}
 	var before unix.Rlimit
 	if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 250_007, Max: unix.RLIM_INFINITY}, &before); err != nil {
-		t.Skipf("prlimit: %v", err)
+		t.Skipf("limiting the size of another process's files is not allowed here: run the tests as root: prlimit: %v", err)
 	}
 	w.fill(10000)
 	w.check(c)
@@ -198,7 +194,6 @@ func TestThousandsOfSegmentsWithFewFileDescriptors(t *testing.T) {
 	p := newProcess(t, filepath.Join(t.TempDir(), "data"), "--sync", "none")
 	p.args = append([]string{"/bin/sh", "-c", fmt.Sprintf("ulimit -n %d; exec \"$0\" \"$@\"", limit)}, p.args...)
 	p.start()
-	t.Cleanup(p.kill)
 	c := dialTo(t, p.addr)
 	if code := createTopicOn(c, "t", partitions, "internal.segment.bytes", "400", "retention.ms", "-1"); code != 0 {
 		t.Fatalf("create: error %d", code)
@@ -263,14 +258,11 @@ func readyConn(t *testing.T, p *process, topic string) *conn {
 // waitReady waits until no partition is being recovered any more.
 func waitReady(c *conn, topic string, partitions int) {
 	c.t.Helper()
-	end := time.Now().Add(answerLimit)
-	for i := 0; i < partitions && time.Now().Before(end); {
-		switch fetchPartition(c, topic, int32(i), 0).ErrorCode {
-		case 5, 6, 9: // no leader yet
-			<-time.After(10 * time.Millisecond)
-		default:
-			i++
-		}
+	for i := range int32(partitions) {
+		eventually(c.t, fmt.Sprintf("partition %d recovered", i), func() (bool, any) {
+			code := fetchPartition(c, topic, i, 0).ErrorCode
+			return code != 5 && code != 6 && code != 9, code // no leader yet
+		})
 	}
 }
 
@@ -288,7 +280,7 @@ func TestAReadOnlyFilesystemIsRefusedWithWhatToDo(t *testing.T) {
 	}
 	p.kill()
 	if out, err := runProgram("mount", "-o", "remount,ro", dir); err != nil {
-		t.Skipf("remount: %v: %s", err, out)
+		t.Fatalf("remount: %v: %s", err, out)
 	}
 	wantWords(t, p.refused(), p.dir, "read-only file system", "remount")
 	if out, err := runProgram(p.args[0], "storage", "verify", p.dir); err != nil {
@@ -316,7 +308,7 @@ func wantWords(t *testing.T, message string, words ...string) {
 
 func TestWhatMayNotBeReadOrWrittenIsRefusedWithWhatToDo(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("files of somebody else need root to be made")
+		t.Skip("making files of somebody else needs root: run the tests as root")
 	}
 	top, err := os.MkdirTemp("", "kbroker-permission-") //nolint:usetesting // t.TempDir is closed to others
 	if err != nil {
@@ -355,7 +347,6 @@ func TestWhatMayNotBeReadOrWrittenIsRefusedWithWhatToDo(t *testing.T) {
 			}
 			p := asNobody(newProcess(t, dir))
 			p.start()
-			t.Cleanup(p.kill)
 			c := dialTo(t, p.addr)
 			for _, topic := range []string{"t", "u"} {
 				if code := createTopicOn(c, topic, 1); code != 0 {

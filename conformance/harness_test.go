@@ -80,7 +80,13 @@ type conn struct {
 // dial connects to the broker under test; the connection is closed with the test.
 func dial(t *testing.T) *conn {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", broker, answerLimit)
+	return dialTo(t, broker)
+}
+
+// dialTo is dial to another broker than the one of all tests.
+func dialTo(t *testing.T, addr string) *conn {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", addr, answerLimit)
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
@@ -209,6 +215,25 @@ func createTopic(t *testing.T, topic string, partitions int32, configs ...string
 		t.Fatalf("create %s: error %d", topic, code)
 	}
 	return resp.Topics[0].TopicID
+}
+
+// eventually asks until what is wanted is there, for that which a broker does after it has answered and tells nobody about. ask
+// also returns what it has seen, for the message.
+func eventually(t *testing.T, what string, ask func() (there bool, seen any)) {
+	t.Helper()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(answerLimit)
+	defer tick.Stop()
+	for {
+		there, seen := ask()
+		if there {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited in vain for %s: %v", what, seen)
+		}
+	}
 }
 
 // requireBytes fails unless got is want.

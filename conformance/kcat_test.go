@@ -12,7 +12,7 @@ func kcat(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("kcat")
 	if err != nil {
-		t.Skip("kcat isn't installed (Debian's package kcat; .ci/run installs it)")
+		t.Skip("kcat is missing: install it (Debian's package kcat)")
 	}
 	cmd := exec.CommandContext(t.Context(), path, append([]string{"-b", broker}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -4,7 +4,6 @@ package conformance
 
 import (
 	"bytes"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +17,11 @@ import (
 func needMount(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("mounting a filesystem needs root")
+		t.Skip("mounting a filesystem needs root: run the tests as root")
 	}
 	for _, p := range append(programs, "mount", "umount") {
 		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("%s is not installed", p)
+			t.Skipf("%s is missing: install it (Debian's packages mount, e2fsprogs)", p)
 		}
 	}
 }
@@ -41,7 +40,7 @@ func mount(t *testing.T, args ...string) (dir string) {
 		t.Fatal(err)
 	}
 	if out, err := runProgram(append(append([]string{"mount"}, args...), dir)...); err != nil {
-		t.Skipf("this machine doesn't let a test mount %v: %v: %s", args, err, out)
+		t.Skipf("mount %v is not allowed here: run the tests where it is, such as in a privileged container: %v: %s", args, err, out)
 	}
 	t.Cleanup(func() { unmount(t, dir) })
 	return dir
@@ -50,36 +49,10 @@ func mount(t *testing.T, args ...string) (dir string) {
 // unmount takes a filesystem away, once the processes that were killed have let go of it. It is no error if it is gone.
 func unmount(t *testing.T, dir string) {
 	t.Helper()
-	for end := time.Now().Add(answerLimit); ; <-time.After(20 * time.Millisecond) {
+	eventually(t, "the filesystem unmounted", func() (bool, any) {
 		out, err := runProgram("umount", dir)
-		if err == nil || strings.Contains(out, "not mounted") {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("umount: %v: %s", err, out)
-		}
-	}
-}
-
-// startProcessIn starts a broker in a data directory; it ends with the test.
-func startProcessIn(t *testing.T, dir string, args ...string) *process {
-	t.Helper()
-	p := newProcess(t, dir, args...)
-	p.start()
-	t.Cleanup(p.kill)
-	return p
-}
-
-func newProcess(t *testing.T, dir string, args ...string) *process {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{t: t, dir: dir, addr: l.Addr().String()}
-	_ = l.Close()
-	p.args = append([]string{buildBroker(t), "--data", p.dir, "--listen", p.addr, "--admin", "off"}, args...)
-	return p
+		return err == nil || strings.Contains(out, "not mounted"), out
+	})
 }
 
 // refused starts a broker that must not come up, and returns what it says.

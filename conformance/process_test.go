@@ -2,12 +2,11 @@ package conformance
 
 import (
 	"bufio"
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +22,7 @@ type process struct {
 	args []string
 	as   *syscall.Credential // nil: as the test
 	cmd  *exec.Cmd
+	said chan struct{} // closed once all that the process of cmd has printed is in log
 	mu   sync.Mutex
 	log  []string
 }
@@ -53,22 +53,59 @@ func buildBroker(t *testing.T) string {
 	return out
 }
 
-// startProcess starts a broker on a free port with an empty data directory; it ends with the test.
-func startProcess(t *testing.T, args ...string) *process {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// reserve takes a free address for the brokers of a test, which start there again and again, and keeps it from everybody else
+// meanwhile: on Linux a socket that is bound and doesn't listen lets another listen at its address, but the system gives its
+// port to nobody who asks for any. Elsewhere the port is only likely to stay free.
+func reserve(tb testing.TB) string {
+	tb.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(os.NewSyscallError("socket", err))
 	}
-	p := &process{t: t, dir: t.TempDir(), addr: l.Addr().String()}
-	_ = l.Close()
+	syscall.CloseOnExec(fd)
+	held := os.NewFile(uintptr(fd), "reserved")
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		tb.Fatal(os.NewSyscallError("setsockopt", err))
+	}
+	if err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		tb.Fatal(os.NewSyscallError("bind", err))
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		tb.Fatal(os.NewSyscallError("getsockname", err))
+	}
+	if runtime.GOOS == "linux" {
+		tb.Cleanup(func() { _ = held.Close() })
+	} else {
+		_ = held.Close()
+	}
+	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port) //nolint:forcetypeassert // what it was bound to
+}
+
+// newProcess is a broker that is yet to be started; it ends with the test.
+func newProcess(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, dir: dir, addr: reserve(t)}
 	p.args = append([]string{buildBroker(t), "--data", p.dir, "--listen", p.addr, "--admin", "off"}, args...)
-	p.start()
 	t.Cleanup(p.kill)
 	return p
 }
 
-// start starts the process and waits until it accepts connections.
+// startProcess starts a broker with an empty data directory.
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startProcessIn(t, t.TempDir(), args...)
+}
+
+// startProcessIn starts a broker in a data directory.
+func startProcessIn(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := newProcess(t, dir, args...)
+	p.start()
+	return p
+}
+
+// start starts the process and waits until it says that it is ready.
 func (p *process) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(p.args[0], p.args[1:]...)
@@ -81,29 +118,33 @@ func (p *process) start() {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	go p.keepLog(bufio.NewScanner(out))
-	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if c, err := net.Dial("tcp", p.addr); err == nil {
-			_ = c.Close()
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			p.t.Fatalf("the broker doesn't come up:\n%s", p.text())
-		}
+	ready := make(chan struct{})
+	p.said = make(chan struct{})
+	go p.keepLog(bufio.NewReader(out), ready, p.said)
+	select {
+	case <-ready:
+	case <-p.said:
+		p.t.Fatalf("the broker has ended instead of listening at %s: %v\n%s", p.addr, p.cmd.Wait(), p.text())
+	case <-time.After(answerLimit):
+		p.t.Fatalf("the broker doesn't get ready at %s:\n%s", p.addr, p.text())
 	}
 }
 
-func (p *process) keepLog(lines *bufio.Scanner) {
-	for lines.Scan() {
+// keepLog keeps what the process prints, and tells when it is ready and when it has said all.
+func (p *process) keepLog(r *bufio.Reader, ready, said chan<- struct{}) {
+	defer close(said)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
 		p.mu.Lock()
-		p.log = append(p.log, lines.Text())
+		p.log = append(p.log, strings.TrimSuffix(line, "\n"))
 		p.mu.Unlock()
+		if ready != nil && strings.Contains(line, "clients connect to") {
+			close(ready)
+			ready = nil
+		}
 	}
 }
 
@@ -114,14 +155,19 @@ func (p *process) text() string {
 	return strings.Join(p.log, "\n")
 }
 
-// kill ends the process with SIGKILL and waits until it is gone.
+// kill ends the process with SIGKILL, if it runs, and waits until it is gone.
 func (p *process) kill() {
+	if p.said == nil {
+		return // it was never started
+	}
 	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	<-p.said
 	_ = p.cmd.Wait()
 }
 
 // stop ends the process with SIGTERM and returns what Wait says.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	<-p.said
 	return p.cmd.Wait()
 }

@@ -68,14 +68,7 @@ type restarted struct {
 
 func newRestarted(b *testing.B) *restarted {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := &restarted{dir: b.TempDir(), addr: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
+	r := &restarted{dir: b.TempDir(), addr: reserve(b)}
 	b.Cleanup(func() { r.end(b, syscall.SIGKILL) })
 	return r
 }

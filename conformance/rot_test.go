@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -153,12 +152,12 @@ func readOne(c *conn, topic string, offset int64) kmsg.FetchResponseTopicPartiti
 	c.t.Helper()
 	req := fetchRequest(topic, 0, offset)
 	req.MaxWaitMillis, req.Topics[0].Partitions[0].PartitionMaxBytes = 0, 1
-	for end := time.Now().Add(answerLimit); ; <-time.After(time.Millisecond) {
-		p := ask[*kmsg.FetchResponse](c, req, 12).Topics[0].Partitions[0]
-		if recovering := p.ErrorCode == 5 || p.ErrorCode == 6; !recovering || time.Now().After(end) {
-			return p
-		}
-	}
+	var p kmsg.FetchResponseTopicPartition
+	eventually(c.t, topic+" recovered", func() (bool, any) {
+		p = ask[*kmsg.FetchResponse](c, req, 12).Topics[0].Partitions[0]
+		return p.ErrorCode != 5 && p.ErrorCode != 6, p.ErrorCode
+	})
+	return p
 }
 
 // abortedIn asks for all aborted transactions.
@@ -330,15 +329,4 @@ func committedOn(c *conn, group, topic string) int64 {
 	rt.Topic, rt.Partitions = topic, []int32{0}
 	req.Topics = append(req.Topics, rt)
 	return ask[*kmsg.OffsetFetchResponse](c, req, 7).Topics[0].Partitions[0].Offset
-}
-
-// dialTo is dial to another broker than the one of all tests.
-func dialTo(t *testing.T, addr string) *conn {
-	t.Helper()
-	c, err := net.DialTimeout("tcp", addr, answerLimit)
-	if err != nil {
-		t.Fatalf("dial: %v", err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return &conn{t: t, c: c}
 }

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -33,13 +32,15 @@ func newTransactional(t *testing.T) *transactional {
 // retried asks until the answer is no longer that a transaction is still being completed.
 func (p *transactional) retried(what string, f func() int16) {
 	p.t.Helper()
-	code := f()
-	for end := time.Now().Add(answerLimit); (code == 51 || code == 14 || code == 15) && time.Now().Before(end); code = f() {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if code != 0 {
-		p.t.Fatalf("%s: error %d", what, code)
-	}
+	eventually(p.t, what, func() (bool, any) {
+		code := f()
+		switch code {
+		case 0, 51, 14, 15:
+		default:
+			p.t.Fatalf("%s: error %d", what, code)
+		}
+		return code == 0, code
+	})
 }
 
 // add puts a topic's partition 0 into the transaction.
@@ -79,15 +80,13 @@ func readCommitted(t *testing.T, topic string) ([]string, kmsg.FetchResponseTopi
 	req := fetchRequest(topic, 0, 0)
 	req.IsolationLevel = 1
 	var p kmsg.FetchResponseTopicPartition
-	for end := time.Now().Add(answerLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	eventually(t, "all transactions ended", func() (bool, any) {
 		p = ask[*kmsg.FetchResponse](dial(t), req, 12).Topics[0].Partitions[0]
 		if p.ErrorCode != 0 {
 			t.Fatalf("fetch: error %d", p.ErrorCode)
 		}
-		if p.LastStableOffset == p.HighWatermark {
-			break
-		}
-	}
+		return p.LastStableOffset == p.HighWatermark, p
+	})
 	aborted := map[int64]bool{}
 	for i, a := range p.AbortedTransactions {
 		if i > 0 && a.FirstOffset < p.AbortedTransactions[i-1].FirstOffset {
@@ -146,11 +145,10 @@ func TestOffsetsOfATransactionCountOnceItIsCommitted(t *testing.T) {
 		t.Fatalf("offset %d before the commit", got)
 	}
 	p.end(true)
-	for end := time.Now().Add(answerLimit); committed(t, group, topic, 0) != 42; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("offset %d after the commit", committed(t, group, topic, 0))
-		}
-	}
+	eventually(t, "offset 42", func() (bool, any) {
+		got := committed(t, group, topic, 0)
+		return got == 42, got
+	})
 }
 
 func TestTransactionsAndProducersAreDescribed(t *testing.T) {

@@ -20,7 +20,7 @@ var dumpLog = flag.String("dumplog", "", "program that runs Apache Kafka's DumpL
 func TestKafkaReadsCompactedSegments(t *testing.T) {
 	t.Parallel()
 	if *dumpLog == "" {
-		t.Skip("Apache Kafka's DumpLogSegments is needed: -dumplog PROGRAM, where PROGRAM dump-log --files FILE... runs it")
+		t.Skip("Apache Kafka's DumpLogSegments is missing: run with -dumplog PROGRAM, where PROGRAM dump-log --files FILE... runs it")
 	}
 	var files []string
 	batches, compacted := 0, 0
