@@ -214,11 +214,12 @@ func (v *voyage) makeTopic(name string, k kind) {
 		return
 	}
 	configs := v.settings(k)
-	t, err := v.b.meta.CreateTopic(meta.Topic{Name: name, Partitions: int32(1 + v.rng.IntN(2)), Configs: configs})
+	made, err := v.b.meta.CreateTopics([]meta.Topic{{Name: name, Partitions: int32(1 + v.rng.IntN(2)), Configs: configs}})
 	if v.failed("create "+name, err) {
 		v.creating[name] = true
 		return
 	}
+	t := made[0]
 	v.settled()
 	v.adopt(t, k)
 	v.trace("created %s, %d partitions, %v", name, t.Partitions, configs)
@@ -275,7 +276,7 @@ func (v *voyage) remove() {
 
 // removeTopic deletes a topic as DeleteTopics does.
 func (v *voyage) removeTopic(name string, c *course) {
-	_, err := v.b.meta.DeleteTopic(c.id)
+	_, err := v.b.meta.DeleteTopics([]storage.TopicID{c.id})
 	if v.failed("delete "+name, err) {
 		v.deleting[name] = true
 		v.alternative(func(state map[string]int64) { dropTopic(state, name) })

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kbroker/kbroker/storage"
 	"github.com/kbroker/kbroker/storage/vfs"
 )
 
@@ -63,5 +64,37 @@ func BenchmarkCommitCursor(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkDeleteTopic deletes a topic that has no cursors among many that are of another: nothing is committed meanwhile.
+func BenchmarkDeleteTopic(b *testing.B) {
+	s, err := Open(vfs.OS(), b.TempDir(), testOptions())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var batch Batch
+	for group := range 1000 {
+		batch.Reset()
+		for p := range int32(100) {
+			batch.PutCursor(fmt.Sprint("group-", group), TopicPartition{"kept", p}, Cursor{Offset: 5})
+		}
+		if err = s.Commit(&batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		b.StopTimer()
+		made, makeErr := s.CreateTopics([]Topic{{Name: "gone", Partitions: 1}})
+		if makeErr != nil {
+			b.Fatal(makeErr)
+		}
+		b.StartTimer()
+		if _, err = s.DeleteTopics([]storage.TopicID{made[0].ID}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err = s.Close(); err != nil {
+		b.Fatal(err)
 	}
 }

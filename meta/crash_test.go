@@ -85,9 +85,9 @@ func (p *player) change() bool {
 		if p.store.Topics().Named(name) != nil {
 			return true
 		}
-		_, err = p.store.CreateTopic(Topic{Name: name, Partitions: 2, Configs: map[string]string{"a": name}})
+		_, err = createTopic(p.store, Topic{Name: name, Partitions: 2, Configs: map[string]string{"a": name}})
 	case kind == 1:
-		_, err = p.store.DeleteTopic(topic.ID)
+		_, err = deleteTopic(p.store, topic.ID)
 	case kind == 2:
 		_, err = p.store.GrowTopic(topic.ID, topic.Partitions+1)
 	case kind == 3:

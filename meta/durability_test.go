@@ -215,9 +215,9 @@ func TestCommittersShareTheWayToTheDisk(t *testing.T) {
 	}
 	wg.Go(func() {
 		for i := range each {
-			topic, err := s.CreateTopic(Topic{Name: fmt.Sprint("t", i), Partitions: 1})
+			topic, err := createTopic(s, Topic{Name: fmt.Sprint("t", i), Partitions: 1})
 			if err == nil && i%2 == 0 {
-				_, err = s.DeleteTopic(topic.ID)
+				_, err = deleteTopic(s, topic.ID)
 			}
 			if err != nil {
 				t.Error(err)
@@ -340,7 +340,7 @@ func TestFullDiskFailsCommitsUntilThereIsRoom(t *testing.T) {
 	}
 	for range 3 {
 		clk.Advance(time.Minute)
-		if _, err = s.CreateTopic(Topic{Name: "b"}); !errors.Is(err, syscall.ENOSPC) {
+		if _, err = createTopic(s, Topic{Name: "b"}); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("still on a full disk: %v", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -124,6 +125,17 @@ func parseCursorKey(key []byte) (group string, tp TopicPartition, err error) {
 	}
 	partition, err := parseNumber(key, parts[2])
 	return parts[0], TopicPartition{Topic: parts[1], Partition: partition}, err
+}
+
+// cursorTopic is the topic of a cursor's key, escaped as it is there: all that a deletion looks at in each cursor there is.
+func cursorTopic(key []byte) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(key, []byte(cursorPrefix))
+	_, rest, inGroup := bytes.Cut(rest, []byte{'/'})
+	topic, _, inTopic := bytes.Cut(rest, []byte{'/'})
+	if !ok || !inGroup || !inTopic {
+		return nil, fmt.Errorf("key %q: %w", key, errKey)
+	}
+	return topic, nil
 }
 
 // parsePartitionKey undoes partitionKey.

@@ -40,7 +40,7 @@ type Store struct {
 	gate    sync.RWMutex
 	engine  *engine
 	closed  bool
-	deleted map[string]bool // names of topics that were deleted since the start and not made again
+	deleted map[string]bool // topics by name, deleted since the start and not made again; changes is held too to change it
 
 	broken  atomic.Bool // the engine has failed and not been replaced
 	unclean atomic.Bool // Close is not to say that all is well

@@ -43,9 +43,26 @@ func mustClose(t *testing.T, s *Store) {
 	}
 }
 
+// createTopic and deleteTopic are CreateTopics and DeleteTopics for one.
+func createTopic(s *Store, t Topic) (*Topic, error) {
+	made, err := s.CreateTopics([]Topic{t})
+	if err != nil {
+		return nil, err
+	}
+	return made[0], nil
+}
+
+func deleteTopic(s *Store, id storage.TopicID) (*Topic, error) {
+	gone, err := s.DeleteTopics([]storage.TopicID{id})
+	if err != nil {
+		return nil, err
+	}
+	return gone[0], nil
+}
+
 func mustCreate(t *testing.T, s *Store, name string) *Topic {
 	t.Helper()
-	topic, err := s.CreateTopic(Topic{Name: name, Partitions: 3, Configs: map[string]string{"retention.ms": "5"}})
+	topic, err := createTopic(s, Topic{Name: name, Partitions: 3, Configs: map[string]string{"retention.ms": "5"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +249,7 @@ func TestTopicLife(t *testing.T) {
 	if a.ID == b.ID || a.CreatedMs != 1_700_000_000_000 || a.EpochBase != 0 {
 		t.Errorf("%+v %+v", a, b)
 	}
-	if _, err := s.CreateTopic(Topic{Name: "a"}); !errors.Is(err, ErrTopicExists) {
+	if _, err := createTopic(s, Topic{Name: "a"}); !errors.Is(err, ErrTopicExists) {
 		t.Errorf("create again: %v", err)
 	}
 	if grown, err := s.GrowTopic(a.ID, 9); err != nil || grown.Partitions != 9 || a.Partitions != 3 {
@@ -245,14 +262,14 @@ func TestTopicLife(t *testing.T) {
 		t.Errorf("delete with one that isn't there: %v, %d topics left", err, s.Topics().Len())
 	}
 	before := s.Topics()
-	if gone, err := s.DeleteTopic(a.ID); err != nil || gone.Name != "a" {
+	if gone, err := deleteTopic(s, a.ID); err != nil || gone.Name != "a" {
 		t.Errorf("delete: %+v %v", gone, err)
 	}
 	if before.Named("a") == nil || s.Topics().Named("a") != nil || s.Topics().WithID(a.ID) != nil {
 		t.Error("a view changed, or the new one didn't")
 	}
 	for what, err := range map[string]error{
-		"delete":    second(s.DeleteTopic(a.ID)),
+		"delete":    second(deleteTopic(s, a.ID)),
 		"grow":      second(s.GrowTopic(a.ID, 10)),
 		"configure": second(s.SetTopicConfigs(a.ID, nil)),
 		"log start": s.SetLogStart(a.ID, 0, 1),
@@ -397,7 +414,7 @@ func TestClosedStoreSaysSo(t *testing.T) {
 	var b Batch
 	putCursor("g", "t", 1)(&b)
 	for what, err := range map[string]error{
-		"commit": s.Commit(&b), "create": second(s.CreateTopic(Topic{Name: "t"})), "delete": second(s.DeleteTopic(topic.ID)),
+		"commit": s.Commit(&b), "create": second(createTopic(s, Topic{Name: "t"})), "delete": second(deleteTopic(s, topic.ID)),
 		"log start": s.SetLogStart(topic.ID, 0, 1), "producer ids": second(s.ReserveProducerIDs(1)),
 		"groups": s.Groups(nil), "config": s.PutConfig("a", "b", nil),
 	} {

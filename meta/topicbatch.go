@@ -33,13 +33,21 @@ func (s *Store) CreateTopics(all []Topic) ([]*Topic, error) {
 	if err := s.change(&b); err != nil {
 		return nil, fmt.Errorf("create %d topics: %w", len(all), err)
 	}
-	s.gate.Lock()
-	for name := range names {
-		delete(s.deleted, name)
-	}
-	s.gate.Unlock()
+	s.undelete(names)
 	s.topics.Store(s.Topics().withNew(made))
 	return made, nil
+}
+
+// undelete lets cursors on topics be committed again. The caller holds s.changes, without which nothing is added to
+// s.deleted; what is committed waits for the gate only if a name is in it.
+func (s *Store) undelete(names map[string]bool) {
+	for name := range names {
+		if s.deleted[name] {
+			s.gate.Lock()
+			delete(s.deleted, name)
+			s.gate.Unlock()
+		}
+	}
 }
 
 // withNew returns a view that has topics more. One is put in its place; of many a new view is made, once.

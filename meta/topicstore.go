@@ -10,25 +10,6 @@ import (
 // Topics is an immutable view of the topics as they are now.
 func (s *Store) Topics() *Topics { return s.topics.Load() }
 
-// CreateTopic makes a topic durable and visible; [ErrTopicExists]. It sets ID, EpochBase and CreatedMs and returns the
-// topic as stored. The configs are copied.
-func (s *Store) CreateTopic(t Topic) (*Topic, error) {
-	made, err := s.CreateTopics([]Topic{t})
-	if err != nil {
-		return nil, err
-	}
-	return made[0], nil
-}
-
-// DeleteTopic removes a topic, its partitions' records and all cursors on it, in one commit; [ErrNoTopic].
-func (s *Store) DeleteTopic(id storage.TopicID) (*Topic, error) {
-	gone, err := s.DeleteTopics([]storage.TopicID{id})
-	if err != nil {
-		return nil, err
-	}
-	return gone[0], nil
-}
-
 // DeleteTopics removes topics, their partitions' records and all cursors on them, all in one commit or none; [ErrNoTopic]
 // if one isn't there. It returns the topics in order; one that stands twice in the list is there once.
 func (s *Store) DeleteTopics(ids []storage.TopicID) ([]*Topic, error) {
@@ -77,7 +58,9 @@ func (s *Store) deleteTopics(gone []*Topic, names map[string]bool) error {
 		return err
 	}
 	var b Batch
+	escaped := make(map[string]bool, len(gone))
 	for _, t := range gone {
+		escaped[string(appendEscaped(nil, t.Name))] = true
 		b.remove(topicKey(t.Name))
 		err := s.scan(string(appendKey(nil, partitionPrefix, t.Name, "")), func(key, _ []byte) error {
 			b.remove(key)
@@ -88,8 +71,8 @@ func (s *Store) deleteTopics(gone []*Topic, names map[string]bool) error {
 		}
 	}
 	err := s.scan(cursorPrefix, func(key, _ []byte) error {
-		_, tp, keyErr := parseCursorKey(key)
-		if keyErr == nil && names[tp.Topic] {
+		topic, keyErr := cursorTopic(key)
+		if keyErr == nil && escaped[string(topic)] {
 			b.remove(key)
 		}
 		return keyErr
