@@ -64,11 +64,18 @@ func (l *Log) commitOf(lastOffset int64, o AppendOptions, config *Config) Commit
 	return l.join()
 }
 
-// syncGroups syncs until no group waits.
+// syncGroups syncs until no group waits. Once a sync has failed it makes no other: that one could succeed, though what the first
+// should have written is gone. An append that was under way then may still form a group, which fails too.
 func (l *Log) syncGroups() {
 	for {
 		l.mu.Lock()
 		g := l.mu.group
+		if failure := l.mu.failure; failure != nil && g != nil {
+			l.mu.group = nil
+			l.mu.Unlock()
+			g.finish(failure)
+			continue
+		}
 		if g == nil {
 			l.endSync()
 			dirty := l.mu.epochs.dirty
