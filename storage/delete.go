@@ -36,13 +36,13 @@ func (s *Set) Delete(id TopicID) error {
 	if closing {
 		return ErrClosed
 	}
-	s.forgetRemovals(id)
 	dirs := make([]string, 0, len(partitions))
 	for _, l := range partitions {
 		l.discard()
 		s.maintenance.forget(l)
 		dirs = append(dirs, l.dir)
 	}
+	s.forgetRemovals(id)
 	err := s.moveAside(id, dirs...)
 	s.removeDeleted()
 	if err != nil {
@@ -175,6 +175,8 @@ func (s *Set) removeLater(p Partition, names []string, delay time.Duration) {
 	defer s.mu.Unlock()
 	s.mu.removals[r] = struct{}{}
 	r.timer = s.clock.AfterFunc(delay, func() {
+		s.removing.Lock()
+		defer s.removing.Unlock()
 		s.mu.Lock()
 		_, due := s.mu.removals[r]
 		delete(s.mu.removals, r)
@@ -210,9 +212,11 @@ func (s *Set) removeNow() {
 	}
 }
 
-// forgetRemovals drops what is pending for a topic: its directories go as a whole, and the same names may soon belong to
-// another topic of that name.
+// forgetRemovals drops what is pending for a topic, and waits for what is under way: its directories go as a whole, and the
+// same names may soon belong to another topic of that name. No log of the topic may plan more.
 func (s *Set) forgetRemovals(id TopicID) {
+	s.removing.Lock()
+	defer s.removing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range s.mu.removals {

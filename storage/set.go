@@ -56,6 +56,7 @@ type Set struct {
 	slots                chan struct{} // one taken by each recovery
 	work                 sync.WaitGroup
 	layout               sync.Mutex // held while directories are made or moved; after a log's writing
+	removing             sync.Mutex // held while files are removed whose time has come; before mu
 
 	mu struct {
 		sync.RWMutex
