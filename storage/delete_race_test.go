@@ -55,3 +55,36 @@ func TestATrimDuringADeleteRemovesNothingOfTheTopicMadeAnew(t *testing.T) {
 	w.part = again
 	sameBatches(t, readEverything(t, w.open(), 0), want)
 }
+// A log may be deleted before the goroutine that is to recover it has begun.
+func TestALogThatIsDeletedBeforeItsRecoveryBeginsStaysDeleted(t *testing.T) {
+	t.Parallel()
+	w := osWorld(t)
+	put(t, w.open(), makeBatch(t, 0, 1, 1000))
+	w.close()
+	var err error
+	if w.set, err = OpenSet(w.fs, w.dir, w.options()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	late, _, err := w.set.add(w.part, w.config, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = w.set.Delete(w.part.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.part.ID = TopicID{9}
+	l, err := w.set.Open(w.part, w.config, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []batch.Batch{put(t, l, makeBatch(t, 1, 1, 1000))}
+	if err = late.open(); !errors.Is(err, ErrClosed) {
+		t.Errorf("recovery of a deleted log: %v", err)
+	}
+	if _, err = late.Append(makeBatch(t, 2, 1, 1000), AppendOptions{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("append to a deleted log: %v", err)
+	}
+	w.close()
+	sameBatches(t, readEverything(t, w.open(), 0), want)
+}

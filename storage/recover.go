@@ -23,12 +23,19 @@ import (
 // doesn't examine them again.
 const recoveryCheckpointBytes = 4 << 20
 
-// open recovers the log and makes it ready, or refuses it for good.
+// open recovers the log and makes it ready, or refuses it for good. A log that was closed or deleted before its turn came stays
+// so: its directory may be another's.
 func (l *Log) open() error {
+	l.set.slots <- struct{}{} // before writing, as when logs are closed
+	defer func() { <-l.set.slots }()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	l.set.slots <- struct{}{}
-	defer func() { <-l.set.slots }()
+	l.mu.Lock()
+	late := l.mu.phase == closed
+	l.mu.Unlock()
+	if late {
+		return ErrClosed
+	}
 	err := l.recover()
 	if err == nil {
 		return nil
@@ -47,11 +54,14 @@ func (l *Log) open() error {
 	return err
 }
 
-// startEmpty makes a log without files ready.
+// startEmpty makes a log without files ready, unless it has been closed meanwhile.
 func (l *Log) startEmpty() {
 	start := l.set.options.LogStart(l.part)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.mu.phase == closed {
+		return
+	}
 	l.mu.offsets = Offsets{Start: start, End: start, HighWatermark: start, LastStable: start}
 	l.mu.phase = ready
 }
