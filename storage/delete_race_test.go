@@ -55,6 +55,7 @@ func TestATrimDuringADeleteRemovesNothingOfTheTopicMadeAnew(t *testing.T) {
 	w.part = again
 	sameBatches(t, readEverything(t, w.open(), 0), want)
 }
+
 // A log may be deleted before the goroutine that is to recover it has begun.
 func TestALogThatIsDeletedBeforeItsRecoveryBeginsStaysDeleted(t *testing.T) {
 	t.Parallel()

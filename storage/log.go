@@ -46,6 +46,8 @@ type Log struct {
 	writing   sync.Mutex
 	saving    sync.Mutex
 
+	rolling bool // a roll has ended the last segment and not begun another; guarded by writing
+
 	// Log end and start of the last snapshot written; guarded by saving.
 	snapshotEnd, snapshotStart int64
 

@@ -19,7 +19,7 @@ func (l *Log) room(b batch.Batch, config *Config) (*segment.Segment, error) {
 	if s == nil {
 		return l.begin(end)
 	}
-	if !l.full(s, b, config, end) {
+	if !l.rolling && !l.full(s, b, config, end) {
 		return s, nil
 	}
 	return l.roll()
@@ -52,7 +52,8 @@ func (l *Log) age(s *segment.Segment, timestamp int64) time.Duration {
 }
 
 // roll ends the last segment and begins the next. Data, index and directory of the old one are durable before the new one
-// exists: recovery relies on it. The caller holds writing.
+// exists: recovery relies on it. If the new one can't be begun, the next append tries again, however small it is: a power cut may
+// bring back the files of the attempt, and with them the old one ends here. The caller holds writing.
 func (l *Log) roll() (*segment.Segment, error) {
 	l.pauseSyncs()
 	defer l.resumeSyncs()
@@ -65,10 +66,12 @@ func (l *Log) roll() (*segment.Segment, error) {
 	l.mu.Lock()
 	end := l.mu.offsets.End
 	l.mu.Unlock()
+	l.rolling = true
 	s, err := segment.Create(l.segmentOptions(), end, clock.UnixMilli(l.set.clock))
 	if err != nil {
 		return nil, err
 	}
+	l.rolling = false
 	l.mu.Lock()
 	l.addSegment(s)
 	if !l.mu.checkpointing {
