@@ -45,6 +45,7 @@ type Outcome struct {
 	FirstKnown   bool
 	Examined     int64 // bytes read
 	Accepted     int   // unproven batches taken in
+	acceptedFrom int64 // position of the first of them
 	Damage       []Damage
 	// Torn says that the bytes from Size on are remains of a write that was never acknowledged.
 	Torn bool
@@ -304,6 +305,7 @@ func (x *examiner) proven(interval int64) {
 // unproven takes in the batches that nothing proves, as long as they are what comes next, and judges what ends them.
 func (x *examiner) unproven(indexed bool, interval int64) error {
 	var bad error
+	x.acceptedFrom = x.pos
 	for x.pos < x.FileSize && bad == nil {
 		b, size, err := x.scan.batch(x.pos, x.FileSize)
 		if err == nil {

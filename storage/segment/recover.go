@@ -334,8 +334,11 @@ func notHeader(err error) error {
 	return err
 }
 
-// Repair makes the disk agree with an outcome of Load: a torn write is cut off, batches taken in are synced, then their
-// entries are written. keep, if not nil, is given the torn bytes before they are cut.
+// Repair makes the disk agree with an outcome of Load: a torn write is cut off, batches taken in are written once more and synced,
+// then their entries are written. keep, if not nil, is given the torn bytes before they are cut.
+//
+// The batches taken in may be there in the page cache alone: if a sync failed before the process ended, no sync writes them any
+// more, nor fails, unless they are written again.
 func (s *Segment) Repair(o Options, out Outcome, keep func(f io.ReaderAt, from, to int64) error) error {
 	if !out.Torn && !s.Unmarked() {
 		return nil
@@ -350,6 +353,9 @@ func (s *Segment) Repair(o Options, out Outcome, keep func(f io.ReaderAt, from, 
 	if out.Torn && err == nil {
 		err = f.Truncate(out.Size)
 	}
+	if out.Accepted > 0 && err == nil {
+		err = s.writeAgain(f, out.acceptedFrom, out.Size)
+	}
 	if err == nil {
 		err = f.Sync()
 	}
@@ -357,6 +363,23 @@ func (s *Segment) Repair(o Options, out Outcome, keep func(f io.ReaderAt, from, 
 		return fmt.Errorf("repair segment %d: %w", s.Base, err)
 	}
 	return s.WriteIndex(o)
+}
+
+// writeAgain writes the bytes of a range as they are, so that the next sync is about them.
+func (s *Segment) writeAgain(f vfs.File, from, to int64) error {
+	buf := s.files.scanBuffer()
+	defer s.files.putScanBuffer(buf)
+	for from < to {
+		b := (*buf)[:min(int64(len(*buf)), to-from)]
+		if err := readFull(f, b, from); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(b, from); err != nil {
+			return err
+		}
+		from += int64(len(b))
+	}
+	return nil
 }
 
 // Unmarked says whether there are runs without an entry, or an index that has to be written anew.
