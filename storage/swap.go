@@ -229,7 +229,10 @@ func (l *Log) finishSwap(name string) error {
 		return err
 	}
 	if s.id != l.part.ID || !sound {
-		return files.Remove(filepath.Join(l.dir, name))
+		if err = files.Remove(filepath.Join(l.dir, name)); err != nil {
+			return err
+		}
+		return files.SyncDir(l.dir) // before the new files go: without them it would seem to have been carried out
 	}
 	for _, f := range todo {
 		if err = files.Rename(filepath.Join(l.dir, f.TempName()), filepath.Join(l.dir, f.Name())); err != nil {

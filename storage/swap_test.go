@@ -5,7 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"math/rand/v2"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +79,42 @@ func TestSwapFileThatDoesNotVerifyIsRefused(t *testing.T) {
 	var version *segment.VersionError
 	if _, err := decodeSwap("x", later); !errors.As(err, &version) || version.Version != 2 {
 		t.Error(err)
+	}
+}
+
+// A replacement that was given up must stay so: were its .swap file to come back without the new files, it would seem finished.
+func TestAReplacementGivenUpForRotIsNotFinishedAfterALossOfPower(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		w, d := simWorld(t)
+		want := library(t, w)
+		w.close()
+		dir := filepath.Join("data", topicsName, w.part.Topic, "0")
+		s := &swap{id: w.part.ID}
+		for name := range partitionFiles(t, w) {
+			if base, suffix, ok := segment.ParseFileName(name); ok && suffix == segment.SuffixData {
+				s.replaced = append(s.replaced, base)
+			}
+		}
+		slices.Sort(s.replaced)
+		s.replaced = s.replaced[:2]
+		for _, suffix := range []string{segment.SuffixData, segment.SuffixIndex} {
+			f := segment.NewFile{Base: s.replaced[0], Suffix: suffix, Size: 6, CRC: 1}
+			must(t, writeSynced(d, filepath.Join(dir, f.TempName()), []byte("rotten")))
+			s.files = append(s.files, f)
+		}
+		must(t, writeSynced(d, filepath.Join(dir, s.name()), s.encode()))
+		must(t, d.SyncDir(dir))
+		for range 2 {
+			w.epoch++
+			if n, err := judge(w.open(), want); n != 0 || err != nil {
+				t.Fatalf("seed %d: %d damaged, %v", seed, n, err)
+			}
+			d = d.Crash(rand.New(rand.NewPCG(seed, 1)))
+			w.closeMayFail = true
+			w.close()
+			w.fs = d
+		}
 	}
 }
 
