@@ -80,14 +80,6 @@ type recovery struct {
 	outcome  segment.Outcome
 	examined int64
 	found    string // the worst that was found
-	lost     lost
-}
-
-// lost is what is known of segments behind the last one whose data files are missing.
-type lost struct {
-	names []string // of their index files
-	base  int64    // of the first
-	end   int64    // the offset after what had been acknowledged in them; 0 if there are none
 }
 
 // recover brings the partition's files and the log's state to agree, by the recovery table in docs/storage-format.md. The
@@ -99,7 +91,11 @@ func (l *Log) recover() error {
 	}
 	r := &recovery{log: l, found: "clean"}
 	r.sort(names)
-	ours, err := r.checkID()
+	missing, err := findMissing(l.set.fs, l.dir, l.set.options.LogStart(l.part), r.bases, r.side)
+	if err != nil {
+		return err
+	}
+	ours, err := r.checkID(len(r.bases)+len(missing) > 0)
 	if err != nil {
 		return err
 	}
@@ -110,7 +106,7 @@ func (l *Log) recover() error {
 	if err = r.finishSwaps(names); err != nil {
 		return err
 	}
-	if err = r.findLost(); err != nil {
+	if err = r.replaceMissing(); err != nil {
 		return err
 	}
 	if len(r.bases) == 0 {
@@ -143,41 +139,51 @@ func (r *recovery) sort(names []string) {
 	slices.Sort(r.bases)
 }
 
-// findLost looks for index files behind the last segment that speak of data which isn't there. They stay until a segment begins
-// where that data ended, or its offsets would be given out again.
-func (r *recovery) findLost() error {
+// replaceMissing puts empty data files in the place of those that are missing though the index speaks of batches in them. So they
+// are segments like others, all of whose batches are damaged, at the next start too.
+func (r *recovery) replaceMissing() error {
 	l := r.log
-	var err error
-	r.lost, err = findLost(l.set.fs, l.dir, r.bases, r.side)
-	if err != nil || r.lost.end <= l.set.options.LogStart(l.part) {
-		r.lost = lost{}
+	missing, err := findMissing(l.set.fs, l.dir, l.set.options.LogStart(l.part), r.bases, r.side)
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	r.side = slices.DeleteFunc(r.side, func(name string) bool { return slices.Contains(r.lost.names, name) })
-	return nil
+	for _, base := range missing {
+		l.set.logger.Error("data file is missing, though its index speaks of acknowledged batches; an empty one stands in for it",
+			zap.Stringer("partition", l.part), zap.String("file", segment.FileName(base, segment.SuffixData)))
+	}
+	r.bases, err = standIn(l.set.fs, l.dir, r.bases, missing)
+	return err
 }
 
-func findLost(files vfs.FS, dir string, bases []int64, names []string) (lost, error) {
-	var all lost
+// findMissing lists the bases of the segments that have an index which speaks of batches from the log start on, and no data file.
+func findMissing(files vfs.FS, dir string, start int64, bases []int64, names []string) ([]int64, error) {
+	var missing []int64
 	for _, name := range names {
 		base, suffix, ok := segment.ParseFileName(name)
-		if !ok || suffix != segment.SuffixIndex || len(bases) > 0 && base <= bases[len(bases)-1] {
+		if !ok || suffix != segment.SuffixIndex || slices.Contains(bases, base) {
 			continue
 		}
 		next, found, err := segment.Lost(files, dir, base)
 		if err != nil {
-			return lost{}, err
+			return nil, err
 		}
-		if !found {
-			continue
+		if found && next > start {
+			missing = append(missing, base)
 		}
-		if all.end == 0 || base < all.base {
-			all.base = base
-		}
-		all.end = max(all.end, next)
-		all.names = append(all.names, name)
 	}
-	return all, nil
+	return missing, nil
+}
+
+// standIn makes empty data files for the segments that miss theirs, and returns the bases of all.
+func standIn(files vfs.FS, dir string, bases, missing []int64) ([]int64, error) {
+	for _, base := range missing {
+		if err := writeSynced(files, filepath.Join(dir, segment.FileName(base, segment.SuffixData)), nil); err != nil {
+			return nil, err
+		}
+	}
+	all := slices.Concat(bases, missing)
+	slices.Sort(all)
+	return all, files.SyncDir(dir)
 }
 
 // finishSwaps completes compactions that were interrupted, and looks at the directory again if there were any.
@@ -194,8 +200,8 @@ func (r *recovery) finishSwaps(names []string) error {
 }
 
 // checkID compares the id file with the topic. A directory of another topic is moved aside, and is not ours. One whose id
-// can't be read is refused, unless the snapshot says that it is ours.
-func (r *recovery) checkID() (ours bool, err error) {
+// can't be read is refused if there are segments, unless the snapshot says that it is ours.
+func (r *recovery) checkID(segments bool) (ours bool, err error) {
 	l := r.log
 	id, err := readID(l.set.fs, l.dir)
 	switch {
@@ -206,7 +212,7 @@ func (r *recovery) checkID() (ours bool, err error) {
 			zap.String("directory", l.dir), zap.Stringer("topic_id", id))
 		r.side, r.bases = nil, nil
 		return false, l.set.moveAside(id, l.dir)
-	case errors.Is(err, fs.ErrNotExist) && len(r.bases) == 0:
+	case errors.Is(err, fs.ErrNotExist) && !segments:
 		return true, nil
 	case !errors.Is(err, errSideFile) && !errors.Is(err, fs.ErrNotExist):
 		return false, err
@@ -228,9 +234,9 @@ func (r *recovery) nothing() error {
 	}
 	l.mu.producers = nil
 	l.startEmpty()
-	start, end := int64(0), r.lost.end
+	start, end := int64(0), int64(0)
 	if s := r.snapshot; s != nil {
-		start, end = s.start, max(end, s.end)
+		start, end = s.start, s.end
 	}
 	l.mu.Lock()
 	o := &l.mu.offsets
@@ -440,9 +446,6 @@ func (r *recovery) evidence(base, next int64) segment.Evidence {
 		NowMs: clock.UnixMilli(l.set.clock), Visit: r.visit,
 	}
 	s := r.snapshot
-	if next < 0 && r.lost.end > 0 {
-		ev.Sealed, ev.Next = true, r.lost.base
-	}
 	if s == nil || base > s.base {
 		return ev
 	}
@@ -538,7 +541,7 @@ func (r *recovery) settleLast(s *segment.Segment) error {
 	if err := s.Repair(l.segmentOptions(), out, keep); err != nil {
 		return err
 	}
-	end := max(r.end, r.start, r.lost.end)
+	end := max(r.end, r.start)
 	if r.snapshot != nil {
 		end = max(end, r.snapshot.end)
 	}
@@ -559,8 +562,7 @@ func (r *recovery) settleLast(s *segment.Segment) error {
 		return err
 	}
 	l.mu.segments = append(l.mu.segments, fresh)
-	r.side = r.lost.names
-	return r.removeSides(func(string) bool { return true })
+	return nil
 }
 
 // keepTorn copies bytes that are about to be cut off to a file beside the segment, unless they are all zero.

@@ -289,10 +289,10 @@ func TestRepairDecidesWhatRecoveryLeavesOpen(t *testing.T) {
 	for _, c := range []change{
 		{"sealed segment shorter", []string{logName(middle)}, 1, func(w *wreck) { w.cut(logName(middle), 5) }},
 		{"last segment shorter", []string{logName(last)}, 1, func(w *wreck) { w.cut(logName(last), 5) }},
-		{"first segment missing", []string{logName(middle)}, in(first, middle), func(w *wreck) { w.remove(logName(first)) }},
-		{"middle segment missing", []string{logName(first)}, in(middle, last), func(w *wreck) { w.remove(logName(middle)) }},
-		{"last segment missing", []string{snapshotName}, in(last, 1000), func(w *wreck) { w.remove(logName(last)) }},
-		{"all segments missing", []string{snapshotName}, len(all), func(w *wreck) {
+		{"first segment missing", []string{logName(first)}, in(first, middle), func(w *wreck) { w.remove(logName(first)) }},
+		{"middle segment missing", []string{logName(middle)}, in(middle, last), func(w *wreck) { w.remove(logName(middle)) }},
+		{"last segment missing", []string{logName(last)}, in(last, 1000), func(w *wreck) { w.remove(logName(last)) }},
+		{"all segments missing", []string{logName(first), logName(last)}, len(all), func(w *wreck) {
 			w.remove(logName(first), logName(middle), logName(last))
 		}},
 		{"last segment empty", []string{logName(last)}, in(last, 1000), func(w *wreck) { rewrite(w.t, w.d, logName(last), nil) }},

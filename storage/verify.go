@@ -172,16 +172,13 @@ func (v *verifier) add(file string, pos int64, damage bool, kind string) {
 
 // run looks at everything there is.
 func (v *verifier) run() error {
-	for _, step := range []func() error{v.list, v.identify, v.swaps} {
+	for _, step := range []func() error{v.list, v.identify, v.swaps, v.missing} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	v.sides()
 	v.begin()
-	if err := v.missing(); err != nil {
-		return err
-	}
 	files := segment.NewFiles(v.fs, 4)
 	for i, base := range v.bases {
 		next := int64(-1)
@@ -435,18 +432,30 @@ func (v *verifier) begin() {
 	}
 }
 
-// missing reports data files that their index files speak of, behind the last segment.
+// missing reports data files that their index files speak of, and puts empty ones in their place, as recovery does. What a trim
+// has left of its removals is told from that by the log start.
 func (v *verifier) missing() error {
-	gone, err := findLost(v.fs, v.dir, v.bases, v.names)
+	start := int64(0)
+	switch {
+	case v.options.LogStart != nil:
+		start = v.options.LogStart(v.part)
+	case len(v.bases) > 0:
+		start = v.bases[len(v.bases)-1]
+	}
+	gone, err := findMissing(v.fs, v.dir, start, v.bases, v.names)
 	if isVersion(err) {
 		v.refused = true
 		v.add("", -1, true, "keeps the partition from being opened: "+err.Error())
 		return nil
 	}
-	if err == nil && gone.end > v.start {
-		v.add(segment.FileName(gone.base, segment.SuffixData), -1, true,
-			fmt.Sprintf("is missing, and the log went to %d: the next start passes over these offsets", gone.end))
+	if err != nil || len(gone) == 0 {
+		return err
 	}
+	for _, base := range gone {
+		v.add(segment.FileName(base, segment.SuffixData), -1, true,
+			"is missing, and its index speaks of batches: the next start passes over their offsets")
+	}
+	v.bases, err = standIn(v.fs, v.dir, v.bases, gone)
 	return err
 }
 

@@ -242,9 +242,21 @@ func (x *examiner) lose(to, next int64, err error) {
 	if err != nil {
 		d.Kind = err.Error()
 	}
-	x.Damage = append(x.Damage, d)
+	x.damaged(d)
 	x.pos, x.Next = to, next
 	x.grows = false
+}
+
+// damaged notes a range. All that lies behind the end of the file is one, however many entries speak of it.
+func (x *examiner) damaged(d Damage) {
+	if n := len(x.Damage); n > 0 {
+		last := &x.Damage[n-1]
+		if last.From >= x.FileSize && last.To == d.From && last.Next == d.First {
+			last.To, last.Next = d.To, d.Next
+			return
+		}
+	}
+	x.Damage = append(x.Damage, d)
 }
 
 // damageRun finds what of a run that doesn't verify is still sound: the batches before the first bad one. If each is
@@ -267,14 +279,14 @@ func (x *examiner) damageRun(r Run) {
 		pos += size
 	}
 	if bad == nil {
-		x.Damage = append(x.Damage, Damage{
+		x.damaged(Damage{
 			From: r.Position, To: r.End(), First: r.First, Next: r.Last + 1, Kind: "batch headers of a run",
 		})
 		return
 	}
 	x.scan.seen.each(x.visit)
 	x.verified = addSpan(x.verified, span{r.Position, pos})
-	x.Damage = append(x.Damage, Damage{From: pos, To: r.End(), First: c.next, Next: r.Last + 1, Kind: bad.Error()})
+	x.damaged(Damage{From: pos, To: r.End(), First: c.next, Next: r.Last + 1, Kind: bad.Error()})
 }
 
 // accept takes a sound batch in that no entry covers yet.
