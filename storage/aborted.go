@@ -1,12 +1,14 @@
 package storage
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/kbroker/kbroker/storage/producer"
 	"github.com/kbroker/kbroker/storage/segment"
@@ -127,36 +129,140 @@ func (l *Log) saveAborted() error {
 // offset. from is the base of the segment that holds first: no marker in an earlier one matters.
 func (l *Log) abortedIn(from, first, next int64) ([]AbortedTransaction, error) {
 	l.mu.Lock()
-	recent := l.mu.aborted.list
-	base := l.mu.aborted.base
-	var bases []int64
-	for b := range l.mu.aborted.files {
-		if b >= from && (b != base || len(recent) == 0) {
-			bases = append(bases, b)
-		}
-	}
+	recent, swaps := l.mu.aborted.list, l.mu.swaps
+	bases := l.mu.aborted.from(from)
 	l.mu.Unlock()
-	found := overlapping([]AbortedTransaction{}, recent, first, next)
-	for _, b := range bases {
-		list, err := l.loadAborted(b)
+	found := []AbortedTransaction{}
+	ended := false
+	for i := 0; i < len(bases) && !ended; i++ {
+		list, err := l.knownAborted(bases[i], swaps)
 		if err != nil {
 			return nil, err
 		}
-		found = overlapping(found, list, first, next)
+		found, ended = overlapping(found, list, first, next)
 	}
-	slices.SortFunc(found, func(a, b AbortedTransaction) int {
-		return int(min(max(a.FirstOffset-b.FirstOffset, -1), 1))
-	})
+	if !ended {
+		found, _ = overlapping(found, recent, first, next)
+	}
+	slices.SortFunc(found, func(a, b AbortedTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	return found, nil
 }
 
-func overlapping(dst []AbortedTransaction, list []abortedTxn, first, next int64) []AbortedTransaction {
+// manyAborted is from how many transactions on that may concern a read it is worth finding out where its records end.
+const manyAborted = 64
+
+// abortedFrom is how many transactions were aborted by markers in the segment with a base offset or later ones.
+func (l *Log) abortedFrom(base int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := &l.mu.aborted
+	n := len(a.list)
+	for b, count := range a.files {
+		if b >= base && (b != a.base || len(a.list) == 0) {
+			n += count
+		}
+	}
+	return n
+}
+
+// from lists the segments that have a file, from a base on, without the one whose transactions are in memory.
+func (a *aborted) from(base int64) []int64 {
+	var bases []int64
+	for b := range a.files {
+		if b >= base && (b != a.base || len(a.list) == 0) {
+			bases = append(bases, b)
+		}
+	}
+	slices.Sort(bases)
+	return bases
+}
+
+// overlapping adds the transactions of a list that overlap the offsets from first up to, not including, next. ended says that
+// no marker behind the list matters: all transactions that began below next have ended.
+func overlapping(dst []AbortedTransaction, list []abortedTxn, first, next int64) (found []AbortedTransaction, ended bool) {
 	for _, t := range list {
 		if t.firstOffset < next && t.lastOffset >= first {
 			dst = append(dst, AbortedTransaction{ProducerID: t.producerID, FirstOffset: t.firstOffset})
 		}
+		if t.lastStable >= next {
+			return dst, true
+		}
 	}
-	return dst
+	return dst, false
+}
+
+// maxAbortedKept bounds the aborted transactions of earlier segments that are kept in memory, of all logs together: 8 MiB.
+const maxAbortedKept = 1 << 18
+
+// abortedCache keeps what was read of .txnindex files. Concurrent calls are allowed.
+type abortedCache struct {
+	mu struct {
+		sync.Mutex
+		lists map[abortedKey][]abortedTxn
+		kept  int // transactions
+	}
+}
+
+// abortedKey names what a file said while a log's segments were those they were.
+type abortedKey struct {
+	log   *Log
+	base  int64
+	swaps uint64
+}
+
+func (c *abortedCache) get(k abortedKey) (list []abortedTxn, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list, ok = c.mu.lists[k]
+	return list, ok
+}
+
+// put keeps a list, and forgets others if there are too many.
+func (c *abortedCache) put(k abortedKey, list []abortedTxn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(list) > maxAbortedKept || k.log.isClosed() {
+		return
+	}
+	c.mu.kept -= len(c.mu.lists[k])
+	delete(c.mu.lists, k)
+	for other, old := range c.mu.lists {
+		if c.mu.kept+len(list) <= maxAbortedKept {
+			break
+		}
+		c.mu.kept -= len(old)
+		delete(c.mu.lists, other)
+	}
+	if c.mu.lists == nil {
+		c.mu.lists = map[abortedKey][]abortedTxn{}
+	}
+	c.mu.lists[k] = list
+	c.mu.kept += len(list)
+}
+
+// forget drops what is kept of a log that has been closed.
+func (c *abortedCache) forget(l *Log) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, list := range c.mu.lists {
+		if k.log == l {
+			c.mu.kept -= len(list)
+			delete(c.mu.lists, k)
+		}
+	}
+}
+
+// knownAborted is loadAborted that remembers, as long as no segments are replaced.
+func (l *Log) knownAborted(base int64, swaps uint64) ([]abortedTxn, error) {
+	k := abortedKey{l, base, swaps}
+	if list, ok := l.set.aborted.get(k); ok {
+		return list, nil
+	}
+	list, err := l.loadAborted(base)
+	if err == nil && swaps%2 == 0 {
+		l.set.aborted.put(k, list)
+	}
+	return list, err
 }
 
 // loadAborted reads a .txnindex file. One that a trim has removed meanwhile is empty.

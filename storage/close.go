@@ -67,6 +67,7 @@ func (l *Log) shut() {
 	l.endSync()
 	l.mu.Unlock()
 	g.finish(fmt.Errorf("%s: %w", l.part, ErrClosed))
+	l.set.aborted.forget(l)
 	for _, s := range segments {
 		s.Close()
 	}

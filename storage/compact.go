@@ -208,13 +208,7 @@ func (l *Log) lastBatches() (map[int64]cleaner.LastBatch, error) {
 // allAborted lists the aborted transactions whose markers lie in a segment with the given base or a later one.
 func (l *Log) allAborted(from int64) ([]cleaner.AbortedTxn, error) {
 	l.mu.Lock()
-	recent, base := l.mu.aborted.list, l.mu.aborted.base
-	var bases []int64
-	for b := range l.mu.aborted.files {
-		if b >= from && (b != base || len(recent) == 0) {
-			bases = append(bases, b)
-		}
-	}
+	recent, bases := l.mu.aborted.list, l.mu.aborted.from(from)
 	l.mu.Unlock()
 	var all []cleaner.AbortedTxn
 	add := func(list []abortedTxn) {

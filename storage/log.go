@@ -113,6 +113,13 @@ func (s *state) usable() error {
 	}
 }
 
+// isClosed says whether the log's life has ended.
+func (l *Log) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.phase == closed
+}
+
 // active is the segment that takes appends; nil before the first one. The caller holds mu.
 func (s *state) active() *segment.Segment {
 	if len(s.segments) == 0 {

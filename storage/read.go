@@ -126,11 +126,7 @@ func (l *Log) readAt(r *ReadResult, v *view, s *segment.Segment, loc segment.Loc
 		return l.corruption(s, err)
 	}
 	if o.Isolation == ReadCommitted {
-		if r.Aborted, err = l.abortedIn(s.Base, loc.First, min(v.limit, s.Next())); err != nil {
-			records.Release()
-			return err
-		}
-		if err = l.sameSegments(v); err != nil {
+		if err = l.listAborted(r, v, s, loc.First, records.End()); err != nil {
 			records.Release()
 			return err
 		}
@@ -138,6 +134,27 @@ func (l *Log) readAt(r *ReadResult, v *view, s *segment.Segment, loc segment.Loc
 	r.Records = records
 	l.set.metrics.read(records.Size())
 	return nil
+}
+
+// listAborted completes a result whose records begin at an offset and end at a position of a segment.
+func (l *Log) listAborted(r *ReadResult, v *view, s *segment.Segment, first, end int64) error {
+	r.Aborted = []AbortedTransaction{}
+	next := min(v.limit, s.Next())
+	n := l.abortedFrom(s.Base)
+	if n > manyAborted {
+		after, err := s.OffsetAfter(end)
+		if err != nil {
+			return l.corruption(s, err)
+		}
+		next = min(next, after)
+	}
+	if n > 0 {
+		var err error
+		if r.Aborted, err = l.abortedIn(s.Base, first, next); err != nil {
+			return err
+		}
+	}
+	return l.sameSegments(v)
 }
 
 // find looks for the batch that holds an offset, or the next one where compaction left a gap, below the view's end. index

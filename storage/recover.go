@@ -30,10 +30,7 @@ func (l *Log) open() error {
 	defer func() { <-l.set.slots }()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	l.mu.Lock()
-	late := l.mu.phase == closed
-	l.mu.Unlock()
-	if late {
+	if l.isClosed() {
 		return ErrClosed
 	}
 	err := l.recover()

@@ -50,6 +50,7 @@ type Set struct {
 	clock                clock.Clock
 	logger               *zap.Logger
 	files                *segment.Files
+	aborted              abortedCache
 	metrics              *metrics
 	upkeep               *maintenanceMetrics
 	maintenance          *maintenance  // nil if there is none

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/storage/segment"
+	"github.com/kbroker/kbroker/storage/vfs/simdisk"
 )
 
 // txn appends batches of a transactional producer to a log.
@@ -139,6 +142,79 @@ func TestAbortedTransactionsOfEarlierSegmentsAreListed(t *testing.T) {
 		}
 		w.close()
 		l = w.open()
+	}
+}
+
+// Each read lists the transactions of its own records, however many there are, and finds them in memory after the first time.
+func TestAbortedTransactionsOfManyAreListedWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	w, d := simWorld(t)
+	w.config.SegmentBytes, w.config.Sync = 30_000, SyncNone
+	l := w.open()
+	x := &txn{t: t, l: l, id: 1}
+	var want []AbortedTransaction
+	for range 1000 {
+		b := x.send(1)
+		x.end(false)
+		want = append(want, AbortedTransaction{ProducerID: 1, FirstOffset: b.BaseOffset()})
+	}
+	for range 2 {
+		for again := range 2 {
+			for offset := int64(0); offset < 2000; offset += 22 {
+				r, err := l.Read(offset, ReadOptions{Isolation: ReadCommitted, MaxBytes: 4000, WholeFirst: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				bytes, err := r.Records.AppendTo(nil)
+				r.Records.Release()
+				must(t, err)
+				end := offset
+				for b, rest, err := batch.Next(bytes, 0); err == nil; b, rest, err = batch.Next(rest, 0) {
+					end = b.NextOffset()
+				}
+				from, to := offset/2, (end+1)/2
+				if int64(len(r.Aborted)) < to-from || int64(len(r.Aborted)) > to-from+120 || !slices.Equal(r.Aborted[:to-from], want[from:to]) {
+					t.Fatalf("offsets %d to %d: %d listed, first %v, want %v", offset, end, len(r.Aborted), r.Aborted[0], want[from:to])
+				}
+			}
+			if again == 0 {
+				d.OnOp(func(op simdisk.Op) error {
+					if op.Kind == simdisk.Open && strings.HasSuffix(op.Name, segment.SuffixTxnIndex) {
+						t.Errorf("%s is read again", op.Name)
+					}
+					return nil
+				})
+			}
+		}
+		d.OnOp(nil)
+		set := w.set
+		w.close()
+		if n := len(set.aborted.mu.lists); n != 0 || set.aborted.mu.kept != 0 {
+			t.Errorf("%d lists with %d transactions are kept of a log that is closed", n, set.aborted.mu.kept)
+		}
+		l = w.open()
+	}
+}
+
+func TestAbortedTransactionsKeptInMemoryAreBounded(t *testing.T) {
+	t.Parallel()
+	var c abortedCache
+	l := &Log{}
+	l.mu.phase = ready
+	list := make([]abortedTxn, maxAbortedKept/3)
+	for base := range int64(20) {
+		c.put(abortedKey{log: l, base: base % 7}, list)
+		if got, ok := c.get(abortedKey{log: l, base: base % 7}); !ok || len(got) != len(list) {
+			t.Fatal("not kept")
+		}
+		if n := len(c.mu.lists); n > 3 || c.mu.kept != n*len(list) {
+			t.Fatalf("%d lists, %d transactions", n, c.mu.kept)
+		}
+	}
+	c.put(abortedKey{log: l}, make([]abortedTxn, maxAbortedKept+1))
+	c.forget(l)
+	if len(c.mu.lists) != 0 || c.mu.kept != 0 {
+		t.Errorf("%d lists, %d transactions", len(c.mu.lists), c.mu.kept)
 	}
 }
 

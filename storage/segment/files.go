@@ -222,6 +222,9 @@ type Range struct {
 // Size is the length in bytes.
 func (r *Range) Size() int64 { return r.size }
 
+// End is the position after the range.
+func (r *Range) End() int64 { return r.pos + r.size }
+
 // SendTo writes the range to w, by sendfile where possible.
 func (r *Range) SendTo(w io.Writer) (int64, error) {
 	if r.file == nil {

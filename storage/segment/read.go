@@ -313,6 +313,37 @@ func (s *Segment) Read(loc Location, maxBytes, limit int64) (*Range, error) {
 	return &Range{file: s.data, open: f, pos: loc.Position, size: min(end, sound) - loc.Position}, nil
 }
 
+// OffsetAfter is an offset that no batch reaches which begins before a position; the offset after the run that holds the byte before
+// it. Errors are as for Find.
+func (s *Segment) OffsetAfter(pos int64) (int64, error) {
+	s.mu.Lock()
+	next, entries := s.next, s.entries
+	for _, r := range s.pending {
+		if r.Position < pos {
+			next = r.Last + 1
+		}
+		if r.End() >= pos {
+			break
+		}
+	}
+	inIndex := len(s.pending) == 0 || s.pending[0].Position >= pos
+	s.mu.Unlock()
+	if !inIndex || entries == 0 {
+		return next, nil
+	}
+	index, err := s.readIndexFile()
+	if err != nil {
+		return 0, err
+	}
+	defer index.close()
+	number, err := index.search(entries, func(r Run) bool { return r.End() >= pos })
+	if err != nil || number == entries {
+		return next, err
+	}
+	r, err := index.entry(number)
+	return r.Last + 1, err
+}
+
 // ReadBatch reads a whole verified batch into memory.
 func (s *Segment) ReadBatch(loc Location) (batch.Batch, error) {
 	r, err := s.Read(loc, 0, loc.Position+loc.Size)
