@@ -211,19 +211,27 @@ func (v *view) position(s *segment.Segment) (int64, error) {
 }
 
 // rebuild has a segment's index written anew after something in it, or in the data, didn't verify. What is damaged is
-// known, logged and counted afterwards.
-func (l *Log) rebuild(s *segment.Segment) error {
+// known, logged and counted afterwards. Appends wait only if it is the last segment.
+func (l *Log) rebuild(s *segment.Segment) error { return l.rebuildSince(s, s.Rebuilds()) }
+
+// rebuildSince is rebuild for who has seen so many of them: many readers find the same thing wrong, and one has it mended.
+func (l *Log) rebuildSince(s *segment.Segment, seen uint32) error {
 	l.structure.Lock()
 	defer l.structure.Unlock()
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.pauseSyncs()
-	defer l.resumeSyncs()
+	l.mu.Lock()
+	last := l.mu.active() == s
+	l.mu.Unlock()
+	if last {
+		l.writing.Lock()
+		defer l.writing.Unlock()
+		l.pauseSyncs()
+		defer l.resumeSyncs()
+	}
 	l.mu.Lock()
 	err := l.mu.usable()
 	gone := !slices.Contains(l.mu.segments, s)
 	l.mu.Unlock()
-	if err != nil || gone {
+	if err != nil || gone || s.Rebuilds() != seen {
 		return err // with another segment in its place, or none, there is nothing to mend
 	}
 	before := len(s.Damages())

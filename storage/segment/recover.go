@@ -121,6 +121,7 @@ func (s *Segment) Rebuild(o Options, gaps bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rebuilds++
 	s.entries = uint32(len(out.runs))
 	s.damage = out.Damage
 	s.verified = addSpan(out.verified, span{committed, max(s.size, committed)})

@@ -43,6 +43,7 @@ type Segment struct {
 	verified     []span
 	damage       []Damage
 	stale        bool // the index file is known to be wrong and is to be rebuilt
+	rebuilds     uint32
 }
 
 // Options is what all segments of a log share.
@@ -333,6 +334,13 @@ func (s *Segment) Damages() []Damage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Damage(nil), s.damage...)
+}
+
+// Rebuilds is how often Rebuild has succeeded.
+func (s *Segment) Rebuilds() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rebuilds
 }
 
 // Lose notes a damaged range that was found from outside: batches that should follow and don't.
