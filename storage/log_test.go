@@ -74,3 +74,30 @@ func TestReadsAllOverAColdLogDontTakeItForDamaged(t *testing.T) {
 		t.Fatalf("%v rebuilds", n)
 	}
 }
+
+// What was written last, and has no index entry yet, can't be checked again if it is forgotten that it was written.
+func TestReadsAllOverAColdSegmentDontForgetWhatWasWrittenSince(t *testing.T) {
+	t.Parallel()
+	w, _ := simWorld(t)
+	w.config.IndexIntervalBytes = 300
+	w.config.Sync = SyncNone
+	l := w.open()
+	var want []batch.Batch
+	for i := range 1500 {
+		want = append(want, put(t, l, makeBatch(t, i, 1, 1000)))
+	}
+	w.close()
+	l = w.open()
+	newest := []batch.Batch{put(t, l, makeBatch(t, 1500, 1, 1000))}
+	for i := range 300 {
+		if n, err := judge(l, want[i*10%len(want):][:1]); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		if n, err := judge(l, newest); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if n := testutil.ToFloat64(w.set.metrics.rebuilds); n != 0 {
+		t.Fatalf("%v rebuilds", n)
+	}
+}

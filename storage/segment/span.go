@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// maxSpans bounds the list of verified ranges. What is forgotten is verified again.
+// maxSpans bounds the list of verified ranges; at least 3. What is forgotten is verified again.
 const maxSpans = 64
 
 // span is a range of bytes, from up to, not including, to.
@@ -32,10 +32,11 @@ func addSpan(spans []span, n span) []span {
 	return spans
 }
 
-// dropShortest forgets the shortest range but keep.
+// dropShortest forgets the shortest range but keep, and but the last one: what was written and has no index entry yet is in it, and
+// can't be verified again.
 func dropShortest(spans []span, keep span) []span {
 	shortest := -1
-	for i, s := range spans {
+	for i, s := range spans[:len(spans)-1] {
 		if s != keep && (shortest < 0 || s.to-s.from < spans[shortest].to-spans[shortest].from) {
 			shortest = i
 		}
