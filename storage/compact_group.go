@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"path/filepath"
 
 	"github.com/kbroker/kbroker/protocol/batch"
@@ -176,14 +175,7 @@ func (r *rewriter) endAborted(base int64) error {
 	l := r.pass.log
 	content := encodeAborted(base, list)
 	file := segment.NewFile{Base: base, Suffix: segment.SuffixTxnIndex, Size: int64(len(content)), CRC: batch.Checksum(content)}
-	f, err := l.createClean(filepath.Join(l.dir, file.TempName()))
-	if err != nil {
-		return err
-	}
-	if _, err = f.WriteAt(content, 0); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := writeSynced(l.createClean, filepath.Join(l.dir, file.TempName()), content); err != nil {
 		return err
 	}
 	r.files = append(r.files, file)

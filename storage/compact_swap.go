@@ -96,7 +96,7 @@ func (l *Log) announce(s *swap) error {
 	files := l.set.fs
 	name := filepath.Join(l.dir, s.name())
 	temp := name + segment.CleanSuffix
-	err := writeSynced(files, temp, s.encode())
+	err := writeSynced(files.Create, temp, s.encode())
 	if err == nil {
 		err = files.SyncDir(l.dir) // the new files' names come first
 	}
@@ -230,16 +230,4 @@ func removeIfThere(files vfs.FS, name string) error {
 		return err
 	}
 	return nil
-}
-
-// writeSynced makes a file with the given content, durable but for its name.
-func writeSynced(files vfs.FS, name string, content []byte) error {
-	f, err := files.Create(name)
-	if err != nil {
-		return err
-	}
-	if _, err = f.WriteAt(content, 0); err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }

@@ -124,20 +124,25 @@ func readAll(f vfs.File, name string) ([]byte, error) {
 // one. It is durable when the call returns.
 func replaceFile(files vfs.FS, name string, content []byte) error {
 	temp := name + segment.TempSuffix
-	f, err := files.Create(temp)
+	if err := writeSynced(files.Create, temp, content); err != nil {
+		return err
+	}
+	if err := files.Rename(temp, name); err != nil {
+		return err
+	}
+	return files.SyncDir(filepath.Dir(name))
+}
+
+// writeSynced makes a file with the given content, durable but for its name.
+func writeSynced(create func(name string) (vfs.File, error), name string, content []byte) error {
+	f, err := create(name)
 	if err != nil {
 		return err
 	}
 	if _, err = f.WriteAt(content, 0); err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = files.Rename(temp, name); err != nil {
-		return err
-	}
-	return files.SyncDir(filepath.Dir(name))
+	return errors.Join(err, f.Close())
 }
 
 // copyTorn keeps what r holds in a new file, synced, unless it is all zeros.

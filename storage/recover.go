@@ -280,19 +280,12 @@ func (r *recovery) loadSides() error {
 
 func (r *recovery) loadSnapshot() error {
 	l := r.log
-	b, err := readFile(l.set.fs, filepath.Join(l.dir, snapshotName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var s *snapshot
-	if err == nil {
-		s, err = decodeSnapshot(b)
-	}
+	s, err := l.readSnapshot()
 	if errors.Is(err, errSideFile) {
 		l.set.logger.Warn("snapshot is discarded; everything is examined", zap.Stringer("partition", l.part), zap.Error(err))
 		return nil
 	}
-	if err != nil || s.id != l.part.ID {
+	if err != nil || s == nil || s.id != l.part.ID {
 		return err
 	}
 	r.snapshot = s

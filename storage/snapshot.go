@@ -2,7 +2,10 @@ package storage
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 )
 
@@ -60,6 +63,18 @@ func (s *snapshot) encode() []byte {
 	}
 	body = binary.BigEndian.AppendUint32(body, uint32(len(s.producers)))
 	return encodeSide(snapshotMagic, append(body, s.producers...))
+}
+
+// readSnapshot reads the log's snapshot from the disk; nil if there is none. Errors: those of decodeSnapshot and of the disk.
+func (l *Log) readSnapshot() (*snapshot, error) {
+	b, err := readFile(l.set.fs, filepath.Join(l.dir, snapshotName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeSnapshot(b)
 }
 
 // decodeSnapshot reads a snapshot file. Errors: errSideFile; *segment.VersionError.

@@ -175,26 +175,18 @@ func txnEntries(size int64) int {
 // adjustSnapshot makes the snapshot on disk agree with a swap that is in place, so that it is still believed. The caller
 // holds saving, or is alone.
 func (l *Log) adjustSnapshot(s *swap) error {
-	name := filepath.Join(l.dir, snapshotName)
-	b, err := readFile(l.set.fs, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var c *snapshot
-	if err == nil {
-		c, err = decodeSnapshot(b)
-	}
+	c, err := l.readSnapshot()
 	if errors.Is(err, errSideFile) {
 		return nil // it will be discarded
 	}
 	if err != nil {
 		return err
 	}
-	if !s.touchesAborted(c.aborted) {
+	if c == nil || !s.touchesAborted(c.aborted) {
 		return nil
 	}
 	c.aborted = s.adjust(c.aborted)
-	return replaceFile(l.set.fs, name, c.encode())
+	return replaceFile(l.set.fs, filepath.Join(l.dir, snapshotName), c.encode())
 }
 
 // finishSwaps completes the replacements that a crash interrupted, and says whether there were any.

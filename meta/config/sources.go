@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -85,8 +86,8 @@ func variableKey(rest string) string {
 }
 
 // ParseProperties reads a Java properties file, such as server.properties: comments begin with # or !, a key ends at =, : or
-// white space, a backslash at the end of a line continues it, \t \n \r \f \uXXXX and \ before any other character are
-// escapes. Of two settings of one key the later holds. Errors name the line.
+// white space, a backslash at the end of a line continues it, \t \n \r \f, \u with four hexadecimal digits, and \ before any
+// other character are escapes. Of two settings of one key the later holds. Errors name the line.
 func ParseProperties(r io.Reader) (map[string]string, error) {
 	out := make(map[string]string)
 	lines := bufio.NewScanner(r)
@@ -194,16 +195,19 @@ func plainEscape(c byte) byte {
 	}
 }
 
-// unicodeEscape reads uXXXX at the start of s, and the second half of a surrogate pair after it. It returns how many
-// bytes of s that took.
+// errUnicodeEscape is returned for an escape that isn't one.
+var errUnicodeEscape = errors.New(`\u takes four hexadecimal digits`)
+
+// unicodeEscape reads a u and four hexadecimal digits at the start of s, and the second half of a surrogate pair after them. It
+// returns how many bytes of s that took.
 func unicodeEscape(s string) (r rune, n int, err error) {
 	unit := func(s string) (rune, error) {
 		if len(s) < 5 || s[0] != 'u' {
-			return 0, fmt.Errorf(`malformed \uXXXX escape`)
+			return 0, errUnicodeEscape
 		}
 		u, perr := strconv.ParseUint(s[1:5], 16, 16)
 		if perr != nil {
-			return 0, fmt.Errorf(`malformed \uXXXX escape: %w`, perr)
+			return 0, fmt.Errorf("%w: %w", errUnicodeEscape, perr)
 		}
 		return rune(u), nil
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -173,16 +172,8 @@ func number(n int64) value { return value{number: n, text: fmt.Sprint(n)} }
 // ValidateTopic checks the settings of a topic, each and together with what the broker sets. Errors are *UnknownError,
 // *Error or *RuleError; their texts are meant for the client, with INVALID_CONFIG.
 func (b *Broker) ValidateTopic(configs map[string]string) error {
-	names := slices.Sorted(maps.Keys(configs))
-	for _, name := range names {
-		if b.table.Key(TopicScope, name) == nil {
-			return &UnknownError{Kind: TopicScope, Key: name}
-		}
-	}
-	for _, name := range names {
-		if _, err := b.table.Key(TopicScope, name).parse(configs[name]); err != nil {
-			return err
-		}
+	if err := b.parseAll(TopicScope, configs); err != nil {
+		return err
 	}
 	c := b.Topic(configs)
 	if c.RemoteStorage {

@@ -54,17 +54,7 @@ func (s *Segment) load(ev Evidence) (Outcome, error) {
 // withTrusted completes the runs of an outcome by those that the checkpoint vouches for, for an index that has to be
 // written anew. If one of them can't be read, everything is examined.
 func (s *Segment) withTrusted(data io.ReaderAt, size int64, out Outcome, ev Evidence) (Outcome, error) {
-	index := s.index.Load()
-	f, err := index.Acquire()
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer index.Release()
-	length, err := f.Size()
-	if err != nil {
-		return Outcome{}, err
-	}
-	slots, err := s.readSlots(f, length, 0, size)
+	slots, err := s.allSlots(size)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -144,24 +134,29 @@ func (s *Segment) reexamine(committed int64, ev Evidence) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer s.data.Release()
-	index := s.index.Load()
-	f, err := index.Acquire()
+	slots, err := s.allSlots(committed)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.examine(data, committed, false, nil, ev)
 	}
 	if err != nil {
 		return Outcome{}, err
 	}
+	return s.examine(data, committed, true, slots, ev)
+}
+
+// allSlots reads the whole index, for data of a size. Errors: fs.ErrNotExist; those of the disk.
+func (s *Segment) allSlots(dataSize int64) ([]slot, error) {
+	index := s.index.Load()
+	f, err := index.Acquire()
+	if err != nil {
+		return nil, err
+	}
 	defer index.Release()
 	length, err := f.Size()
 	if err != nil {
-		return Outcome{}, err
+		return nil, err
 	}
-	slots, err := s.readSlots(f, length, 0, committed)
-	if err != nil {
-		return Outcome{}, err
-	}
-	return s.examine(data, committed, true, slots, ev)
+	return s.readSlots(f, length, 0, dataSize)
 }
 
 // readIndex reads the index from the trusted entries on. If they don't say what the checkpoint says, trust is withdrawn in
