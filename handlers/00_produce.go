@@ -36,8 +36,10 @@ type produce struct {
 	badAcks   bool
 	nowMs     int64
 	body      *kmsg.ProduceResponse
-	failed    protocol.ErrorCode // the first error of the answer
-	lastTopic int                // of the request, that the last topic of the answer is
+	failed    protocol.ErrorCode  // the first error of the answer
+	lastTopic int                 // of the request, that was answered last
+	topicAt   int                 // where in the answer it is
+	topics    map[producedKey]int // where topics are in the answer, if one may come twice; by topic and id alone
 
 	waiting    []pendingCommit
 	unverified []unverifiedBatch
@@ -53,12 +55,13 @@ type pendingCommit struct {
 }
 
 // unverifiedBatch is a transactional batch that isn't in the log, since its transaction isn't open there: the
-// coordinator must vouch for it.
+// coordinator must vouch for it. One with a fault isn't appended even then, but the coordinator has the first word.
 type unverifiedBatch struct {
 	place
 	ready
 	topic     string
 	partition int32
+	fault     error
 }
 
 // ready is a valid batch and where it goes.
@@ -72,7 +75,7 @@ func (h *Handlers) produce(r *protocol.Request, req *kmsg.ProduceRequest) protoc
 	p := &produce{
 		h:         h,
 		req:       req,
-		inTxn:     req.TransactionID != nil && *req.TransactionID != "",
+		inTxn:     req.TransactionID != nil,
 		admin:     r.Header.ClientID == adminClientID,
 		badAcks:   req.Acks < -1 || req.Acks > 1,
 		nowMs:     clock.UnixMilli(h.Clock),
@@ -104,28 +107,47 @@ func (h *Handlers) produce(r *protocol.Request, req *kmsg.ProduceRequest) protoc
 
 // run appends what can be appended and fills the answer.
 func (p *produce) run() {
-	unauthorized := !p.inTxn && hasTransactional(p.req)
+	whole := p.leading()
 	last := lastOfDuplicates(p.req)
 	for i := range p.req.Topics {
 		t := &p.req.Topics[i]
 		topic, code := p.topic(t)
-		if unauthorized {
-			code = protocol.TransactionalIDAuthFailed
-		}
 		for j := range t.Partitions {
 			q := &t.Partitions[j]
 			if last != nil && last[producedKey{t.Topic, t.TopicID, q.Partition}] != (place{i, j}) {
 				continue
 			}
-			at := p.add(i, q.Partition)
-			if code != protocol.None {
+			at := p.add(i, q.Partition, last != nil)
+			switch {
+			case whole != nil:
+				p.invalid(at, nil, whole)
+			case code != protocol.None:
 				p.fail(at, code)
-				continue
+			default:
+				p.partition(at, topic, q)
 			}
-			p.partition(at, topic, q)
 		}
 	}
 	p.appendVerified()
+}
+
+// leading looks for what fails the request as a whole, up to the first transactional batch: a first batch that can't be told
+// apart, and a transactional one without a transactional id. The error is a *[batch.ValidationError].
+func (p *produce) leading() error {
+	for i := range p.req.Topics {
+		for j := range p.req.Topics[i].Partitions {
+			transactional, err := batch.Leading(p.req.Topics[i].Partitions[j].Records)
+			switch {
+			case err != nil:
+				return fmt.Errorf("topic %d, partition %d of the request: %w", i, j, err)
+			case transactional && !p.inTxn:
+				return &batch.ValidationError{Kind: batch.KindTransactionalID, Detail: "transactional batch without a transactional id"}
+			case transactional:
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 // topic finds a topic by its name, or from version 13 by its id.
@@ -139,24 +161,43 @@ func (p *produce) topic(t *kmsg.ProduceRequestTopic) (*meta.Topic, protocol.Erro
 	return p.h.fetchTopicByName(t.Topic)
 }
 
-// add makes a place in the answer for a partition of the request's topic i, with -1 everywhere.
-func (p *produce) add(i int, partition int32) place {
+// add makes a place in the answer for a partition of the request's topic i, with -1 everywhere. A topic that is twice in the
+// request is once in the answer; again says that this may be so.
+func (p *produce) add(i int, partition int32, again bool) place {
 	if p.lastTopic != i {
-		p.lastTopic = i
+		p.lastTopic, p.topicAt = i, len(p.body.Topics)
 		t := &p.req.Topics[i]
-		p.body.Topics = append(p.body.Topics, kmsg.ProduceResponseTopic{
-			Topic:      strings.Clone(t.Topic),
-			TopicID:    t.TopicID,
-			Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions)),
-		})
+		if again {
+			p.topicAt = p.answered(t)
+		}
+		if p.topicAt == len(p.body.Topics) {
+			p.body.Topics = append(p.body.Topics, kmsg.ProduceResponseTopic{
+				Topic:      strings.Clone(t.Topic),
+				TopicID:    t.TopicID,
+				Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions)),
+			})
+		}
 	}
-	at := len(p.body.Topics) - 1
-	t := &p.body.Topics[at]
+	t := &p.body.Topics[p.topicAt]
 	t.Partitions = append(t.Partitions, kmsg.NewProduceResponseTopicPartition())
 	answer := &t.Partitions[len(t.Partitions)-1]
 	answer.Partition = partition
 	answer.BaseOffset, answer.LogAppendTime, answer.LogStartOffset = -1, -1, -1
-	return place{at, len(t.Partitions) - 1}
+	return place{p.topicAt, len(t.Partitions) - 1}
+}
+
+// answered is where a topic is in the answer; at its end if it isn't there.
+func (p *produce) answered(t *kmsg.ProduceRequestTopic) int {
+	key := producedKey{topic: t.Topic, id: t.TopicID}
+	at, there := p.topics[key]
+	if there {
+		return at
+	}
+	if p.topics == nil {
+		p.topics = make(map[producedKey]int)
+	}
+	p.topics[key] = len(p.body.Topics)
+	return len(p.body.Topics)
 }
 
 func (p *produce) answer(at place) *kmsg.ProduceResponseTopicPartition {
@@ -187,7 +228,13 @@ func (p *produce) partition(at place, topic *meta.Topic, q *kmsg.ProduceRequestT
 	rules := p.rules(topic, q.Partition)
 	valid, err := batch.Validate(q.Records, &rules)
 	if err != nil {
-		p.invalid(at, log, err)
+		if !p.asksFirst(q.Records, err) {
+			p.invalid(at, log, err)
+			return
+		}
+		p.unverified = append(p.unverified, unverifiedBatch{
+			place: at, ready: ready{log: log, batch: batch.Batch(q.Records)}, topic: topic.Name, partition: q.Partition, fault: err,
+		})
 		return
 	}
 	b := ready{log: log, batch: valid.Batch, appendTime: -1}
@@ -200,6 +247,16 @@ func (p *produce) partition(at place, topic *meta.Topic, q *kmsg.ProduceRequestT
 		return
 	}
 	p.refused(at, log, err)
+}
+
+// asksFirst says whether a batch with a fault is one whose transaction the coordinator is asked about before.
+func (p *produce) asksFirst(records []byte, err error) bool {
+	var fault *batch.ValidationError
+	if !p.inTxn || !errors.As(err, &fault) || fault.Early {
+		return false
+	}
+	b := batch.Batch(records)
+	return b.IsTransactional() && b.ProducerID() >= 0
 }
 
 // transactionsV2 says that batches add their partition to the transaction, from version 12 (KIP-890).
@@ -275,7 +332,7 @@ func (p *produce) refused(at place, log Log, err error) {
 	}
 }
 
-// invalid answers records that aren't a valid batch.
+// invalid answers records that aren't a valid batch; the log may be nil if the fault lies before it.
 func (p *produce) invalid(at place, log Log, err error) {
 	p.fail(at, codeOf(err))
 	p.h.Logger.Debug("produced records refused", zap.String("topic", p.req.Topics[p.lastTopic].Topic),
@@ -285,7 +342,7 @@ func (p *produce) invalid(at place, log Log, err error) {
 		return
 	}
 	answer := p.answer(at)
-	if fault.LogReached {
+	if fault.LogReached && log != nil {
 		answer.LogStartOffset = log.Offsets().Start
 	}
 	if fault.Message != "" {
@@ -296,18 +353,6 @@ func (p *produce) invalid(at place, log Log, err error) {
 		e.RelativeOffset, e.ErrorMessage = fault.RecordErrors[i].Index, &fault.RecordErrors[i].Message
 		answer.ErrorRecords = append(answer.ErrorRecords, e)
 	}
-}
-
-// hasTransactional says whether any batch of the request is transactional.
-func hasTransactional(req *kmsg.ProduceRequest) bool {
-	for i := range req.Topics {
-		for j := range req.Topics[i].Partitions {
-			if batch.IsTransactional(req.Topics[i].Partitions[j].Records) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // producedKey names a partition in a request.

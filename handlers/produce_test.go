@@ -309,8 +309,96 @@ func TestProduceInATransactionWithoutACoordinator(t *testing.T) {
 	if got := p.produceOne(transactional(t, 11, "t")); got.ErrorCode != int16(protocol.TransactionAbortable) {
 		t.Errorf("version 11: %+v", got)
 	}
-	if got := p.produceOne(transactional(t, 11, "")); got.ErrorCode != int16(protocol.TransactionalIDAuthFailed) {
+	req := transactional(t, 11, "")
+	req.TransactionID = nil
+	if got := p.produceOne(req); got.ErrorCode != int16(protocol.TransactionalIDAuthFailed) {
 		t.Errorf("without an id: %+v", got)
+	}
+}
+
+func TestProduceAsksTheCoordinatorBeforeItFindsFault(t *testing.T) {
+	t.Parallel()
+	control := func(b []byte) { b[22] |= 32 }
+	for name, c := range map[string]struct {
+		change  func([]byte)
+		verdict protocol.ErrorCode
+		code    protocol.ErrorCode
+		start   int64
+		asked   int
+	}{
+		"fault, transaction not open":      {control, protocol.InvalidProducerIDMapping, protocol.InvalidProducerIDMapping, -1, 1},
+		"fault, transaction open":          {control, protocol.None, protocol.CorruptMessage, -1, 1},
+		"fault in the frame, asked nobody": {func(b []byte) { b[11] = 5 + 12 }, protocol.InvalidProducerIDMapping, protocol.CorruptMessage, -1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlane(t)
+			_, logs := p.topic("a", 1)
+			asked := &coordinator{codes: []protocol.ErrorCode{c.verdict}}
+			p.Transactions = asked
+			req := transactional(t, 12, "t")
+			c.change(req.Topics[0].Partitions[0].Records)
+			got := p.produceOne(req)
+			if got.ErrorCode != int16(c.code) || got.LogStartOffset != c.start || len(asked.queries) != c.asked || asked.released != c.asked {
+				t.Errorf("%+v, asked %d times, released %d times", got, len(asked.queries), asked.released)
+			}
+			if len(logs[0].batches) != 0 {
+				t.Error("appended all the same")
+			}
+		})
+	}
+}
+
+func TestProduceFailsAsAWhole(t *testing.T) {
+	t.Parallel()
+	sound := func() []byte { return records(t, 1, 10) }
+	odd := func() []byte { b := sound(); b[16] = 3; return b }
+	inTransaction := func() []byte { return transactional(t, 9, "t").Topics[0].Partitions[0].Records }
+	id := "t"
+	for name, c := range map[string]struct {
+		first, second []byte
+		id            *string
+		codes         [2]protocol.ErrorCode
+		messages      bool
+	}{
+		"a frame that can't be read":          {sound(), odd(), nil, [2]protocol.ErrorCode{protocol.CorruptMessage, protocol.CorruptMessage}, true},
+		"before a transactional batch":        {odd(), inTransaction(), nil, [2]protocol.ErrorCode{protocol.CorruptMessage, protocol.CorruptMessage}, true},
+		"a transactional batch without id":    {inTransaction(), odd(), nil, [2]protocol.ErrorCode{protocol.TransactionalIDAuthFailed, protocol.TransactionalIDAuthFailed}, false},
+		"behind a transactional batch, alone": {inTransaction(), odd(), &id, [2]protocol.ErrorCode{protocol.InvalidTxnState, protocol.CorruptMessage}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlane(t)
+			_, logs := p.topic("a", 2)
+			req := produceRequest(9, "a", c.first)
+			req.TransactionID = c.id
+			req.Topics[0].Partitions = append(req.Topics[0].Partitions, kmsg.ProduceRequestTopicPartition{Partition: 1, Records: c.second})
+			for i, got := range produceAnswer(t, p.produce(request(protocol.KeyProduce, 9), req), 9).Topics[0].Partitions {
+				if got.ErrorCode != int16(c.codes[i]) || got.LogStartOffset != -1 {
+					t.Errorf("partition %d: %+v", i, got)
+				}
+				if c.id == nil && (got.ErrorMessage != nil) != c.messages {
+					t.Errorf("partition %d: message %v", i, got.ErrorMessage)
+				}
+				if len(logs[i].batches) != 0 {
+					t.Errorf("partition %d: appended", i)
+				}
+			}
+		})
+	}
+}
+
+func TestProduceAnswersATopicThatComesTwiceOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.topic("a", 2)
+	p.topic("b", 1)
+	req := produceRequest(9, "a", records(t, 1, 10))
+	req.Topics = append(req.Topics, produceRequest(9, "b", records(t, 1, 10)).Topics[0], produceRequest(9, "a", records(t, 1, 10)).Topics[0])
+	req.Topics[2].Partitions[0].Partition = 1
+	body := produceAnswer(t, p.produce(request(protocol.KeyProduce, 9), req), 9)
+	if len(body.Topics) != 2 || len(body.Topics[0].Partitions) != 2 || body.Topics[0].Partitions[1].Partition != 1 || body.Topics[1].Topic != "b" {
+		t.Fatalf("answer %+v", body)
 	}
 }
 

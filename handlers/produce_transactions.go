@@ -43,6 +43,10 @@ func (p *produce) appendOne(producer txn.Producer, batches []unverifiedBatch) {
 			p.notVouchedFor(u, codes[i])
 			continue
 		}
+		if u.fault != nil {
+			p.invalid(u.place, u.log, u.fault)
+			continue
+		}
 		err := p.append(u.place, u.ready, storage.AppendOptions{TransactionVerified: true, TransactionV2: p.transactionsV2()})
 		p.refused(u.place, u.log, err)
 	}

@@ -157,6 +157,7 @@ func TestVerifyWithoutAdding(t *testing.T) {
 		t.Errorf("one added: %v", got)
 	}
 	for want, change := range map[protocol.ErrorCode]func(*VerifyRequest){
+		protocol.InvalidRequest:           func(q *VerifyRequest) { q.TransactionalID = "" },
 		protocol.InvalidProducerIDMapping: func(q *VerifyRequest) { q.Producer.ID++ },
 		protocol.ProducerFenced:           func(q *VerifyRequest) { q.Producer.Epoch++ },
 		protocol.InvalidRequest:           func(q *VerifyRequest) { q.TransactionalID = "" },

@@ -163,6 +163,9 @@ type VerifyRequest struct {
 // which is to be called once, whatever the codes are.
 func (c *Coordinator) Verify(r VerifyRequest) (codes []protocol.ErrorCode, release func()) {
 	codes = make([]protocol.ErrorCode, len(r.Partitions))
+	if r.TransactionalID == "" {
+		return fill(codes, protocol.InvalidRequest), func() {}
+	}
 	e, code := c.ready(r.TransactionalID)
 	if code != protocol.None {
 		return fill(codes, code), func() {}

@@ -35,6 +35,7 @@ const (
 	attrTransactional = 0x10
 	attrControl       = 0x20
 	attrDeleteHorizon = 0x40
+	attrKnown         = 0x7f // all of them
 )
 
 // NoTimestamp stands for a record or batch without a time.
@@ -164,9 +165,10 @@ func (b Batch) VerifyChecksum() error {
 	return nil
 }
 
-// SetAppendTime marks the batch as appended at a time, in ms, and makes its checksum anew.
+// SetAppendTime marks the batch as appended at a time, in ms, and makes its checksum anew. Attributes without a meaning are
+// cleared, as they are by SetCreateTime if it changes anything.
 func (b Batch) SetAppendTime(ms int64) {
-	binary.BigEndian.PutUint16(b[posAttributes:], b.Attributes()|attrAppendTime)
+	binary.BigEndian.PutUint16(b[posAttributes:], b.Attributes()&attrKnown|attrAppendTime)
 	b.setMaxTimestamp(ms)
 }
 
@@ -176,7 +178,7 @@ func (b Batch) SetCreateTime(maxTimestamp int64) {
 	if b.MaxTimestamp() == maxTimestamp && !b.IsAppendTime() {
 		return
 	}
-	binary.BigEndian.PutUint16(b[posAttributes:], b.Attributes()&^attrAppendTime)
+	binary.BigEndian.PutUint16(b[posAttributes:], b.Attributes()&attrKnown&^attrAppendTime)
 	b.setMaxTimestamp(maxTimestamp)
 }
 

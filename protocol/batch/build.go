@@ -111,11 +111,10 @@ func (b *Builder) AppendAt(offsetDelta int32, timestamp int64, key, value []byte
 	b.added(offsetDelta, timestamp)
 }
 
-// AppendRecord adds a record of a batch with the given base timestamp. Its offset is offsetDelta relative to the new
-// batch's; the bytes are taken over as they are if that and the base timestamp leave its deltas as they were.
-func (b *Builder) AppendRecord(r *Record, baseTimestamp int64, offsetDelta int32) {
-	timestamp := baseTimestamp + r.TimestampDelta
-	if baseTimestamp == b.meta.BaseTimestamp && offsetDelta == r.OffsetDelta {
+// AppendRecord adds a record of a batch with the given base timestamp, at a timestamp that may be another than its own. Its
+// offset is offsetDelta relative to the new batch's; the bytes are taken over as they are if its deltas stay what they were.
+func (b *Builder) AppendRecord(r *Record, timestamp, baseTimestamp int64, offsetDelta int32) {
+	if baseTimestamp == b.meta.BaseTimestamp && timestamp == baseTimestamp+r.TimestampDelta && offsetDelta == r.OffsetDelta {
 		b.payload = append(b.payload, r.Raw...)
 		b.added(offsetDelta, timestamp)
 		return

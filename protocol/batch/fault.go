@@ -38,6 +38,8 @@ type ValidationError struct {
 	// LogReached says whether Kafka finds the fault in the log rather than before it: then the answer has the partition's
 	// log start offset, else -1.
 	LogReached bool
+	// Early says that Kafka finds the fault before it asks whether the batch's transaction is open.
+	Early bool
 	// Message is the answer's error_message, "" for null.
 	Message string
 	// RecordErrors are the answer's record_errors, in order, the first maxRecordErrors of them.
@@ -61,6 +63,15 @@ func (e *ValidationError) Error() string {
 		return fmt.Sprintf("invalid batch: %s: %v", what, e.Cause)
 	}
 	return "invalid batch: " + what
+}
+
+// silent takes the message for the client away.
+func (e *ValidationError) silent() *ValidationError {
+	if e.Detail == "" {
+		e.Detail = e.Message
+	}
+	e.Message = ""
+	return e
 }
 
 // Unwrap returns the cause.

@@ -114,7 +114,7 @@ func TestBuildsWhatKafkaStored(t *testing.T) {
 			asIs, anew := NewBuilder(b.Meta()), NewBuilder(b.Meta())
 			for records.Next() {
 				r := records.Record()
-				asIs.AppendRecord(r, b.BaseTimestamp(), r.OffsetDelta)
+				asIs.AppendRecord(r, b.BaseTimestamp()+r.TimestampDelta, b.BaseTimestamp(), r.OffsetDelta)
 				anew.AppendAt(r.OffsetDelta, b.BaseTimestamp()+r.TimestampDelta, r.Key, r.Value, r.AppendHeaders(nil)...)
 			}
 			for _, builder := range []*Builder{asIs, anew} {

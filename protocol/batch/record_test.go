@@ -169,7 +169,7 @@ func TestBuilderKeepsABatchsBoundsWhateverRecordsAreLeft(t *testing.T) {
 	left.SetLastOffsetDelta(full.LastOffsetDelta())
 	for records.Next() {
 		if r := records.Record(); r.OffsetDelta == 1 {
-			left.AppendRecord(r, full.BaseTimestamp(), r.OffsetDelta)
+			left.AppendRecord(r, full.BaseTimestamp()+r.TimestampDelta, full.BaseTimestamp(), r.OffsetDelta)
 		}
 	}
 	b, err := left.Build()
@@ -208,7 +208,8 @@ func TestBuilderMovesTimestampsToADeleteHorizon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for records.Next() {
-		anew.AppendRecord(records.Record(), old.BaseTimestamp(), records.Record().OffsetDelta)
+		r := records.Record()
+		anew.AppendRecord(r, old.BaseTimestamp()+r.TimestampDelta, old.BaseTimestamp(), r.OffsetDelta)
 	}
 	b, err := anew.Build()
 	if err != nil {
@@ -278,7 +279,7 @@ func FuzzIterate(f *testing.F) {
 			if int32(len(r.AppendHeaders(nil))) != r.NumHeaders {
 				t.Fatalf("not %d headers in %x", r.NumHeaders, r.Headers)
 			}
-			b.AppendRecord(r, plain().BaseTimestamp, r.OffsetDelta)
+			b.AppendRecord(r, plain().BaseTimestamp+r.TimestampDelta, plain().BaseTimestamp, r.OffsetDelta)
 		}
 		if it.Err() == nil && !bytes.Equal(b.payload, payload) {
 			t.Fatalf("%x became %x", payload, b.payload)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Rules are what a topic and a Produce request demand of a batch.
@@ -13,7 +14,7 @@ type Rules struct {
 	Partition int32
 	// Version is the Produce request's. Zstd needs 7.
 	Version int16
-	// TransactionalID says that the request has a transactional id that isn't empty.
+	// TransactionalID says that the request has a transactional id, be it an empty one.
 	TransactionalID bool
 
 	MaxBatchBytes int // max.message.bytes
@@ -66,6 +67,7 @@ type Result struct {
 func Validate(records []byte, rules *Rules) (Result, error) {
 	b, fault := single(records, rules)
 	if fault != nil {
+		fault.Early = true
 		return Result{}, fault
 	}
 	if fault = envelope(b, rules); fault != nil {
@@ -84,16 +86,23 @@ func Validate(records []byte, rules *Rules) (Result, error) {
 	return v.finish()
 }
 
-// IsTransactional says whether the first batch in what a producer sent is transactional. Nothing else is checked.
-func IsTransactional(records []byte) bool {
-	return len(records) >= HeaderSize && records[posMagic] == Magic && Batch(records).IsTransactional()
+// Leading looks at the first batch of what a producer sent for a partition, as Kafka does with those of a whole request
+// before anything else: is it transactional? Nothing else of it is checked. What can't be told apart fails the whole request;
+// the error is a *[ValidationError].
+func Leading(records []byte) (transactional bool, err error) {
+	size, fault := frame(records)
+	if fault != nil {
+		return false, fault
+	}
+	return size >= HeaderSize && records[posMagic] == Magic && Batch(records).IsTransactional(), nil
 }
 
-// single cuts the one batch off the records.
+// single cuts the one batch off the records. No message goes with what is wrong: a fault of the first batch has one only
+// where it fails the whole request, as [Leading] tells.
 func single(records []byte, rules *Rules) (Batch, *ValidationError) {
 	size, fault := frame(records)
 	if fault != nil {
-		return nil, fault
+		return nil, fault.silent()
 	}
 	early := func(detail string) *ValidationError {
 		return &ValidationError{Kind: KindInvalidRecord, Detail: detail}
@@ -113,7 +122,7 @@ func single(records []byte, rules *Rules) (Batch, *ValidationError) {
 	}
 	more, fault := frame(records[size:])
 	if fault != nil {
-		return nil, fault
+		return nil, fault.silent()
 	}
 	if more != 0 {
 		return nil, early("more than one batch")
@@ -140,6 +149,9 @@ func frame(b []byte) (size int, fault *ValidationError) {
 	if m := int8(b[posMagic]); m < 0 || m > Magic {
 		message := fmt.Sprintf("Invalid magic found in record: %d", m)
 		return 0, &ValidationError{Kind: KindCorrupt, Message: message, Cause: ErrMagic}
+	}
+	if length > math.MaxInt32-LengthOverhead {
+		return 0, &ValidationError{Kind: KindUnreadable, Detail: fmt.Sprintf("length %d", length), Cause: ErrLength}
 	}
 	if int64(length)+LengthOverhead > int64(len(b)) {
 		return 0, nil
@@ -312,15 +324,29 @@ func (v *validator) appendTimeSet(r *Record, timestamp int64) string {
 		"Producer should not set timestamp type to LogAppendTime.", name, r.OffsetDelta, timestamp, key, len(r.Value))
 }
 
-// recompress builds the batch anew from its decompressed records, with the offsets that their places give them.
+// recompress builds the batch anew from its decompressed records, with the offsets that their places give them. The first
+// record's timestamp becomes the base.
 func (v *validator) recompress(payload []byte) *ValidationError {
 	m := v.batch.Meta()
+	if err := checkProducer(&m); err != nil {
+		return &ValidationError{Kind: KindUnreadable, LogReached: true, Detail: "compress anew", Cause: err}
+	}
 	m.Codec, m.Level = v.target, v.rules.Compression.Level
 	m.AppendTime, m.HasDeleteHorizon = false, false
-	builder := NewBuilder(m)
+	base := m.BaseTimestamp
+	var builder *Builder
 	it := Iterate(payload, v.batch.NumRecords())
 	for index := int32(0); it.Next(); index++ {
-		builder.AppendRecord(it.Record(), m.BaseTimestamp, index)
+		r := it.Record()
+		timestamp := base + r.TimestampDelta
+		if v.batch.IsAppendTime() { // the maximum stands for every record's
+			timestamp = m.MaxTimestamp
+		}
+		if builder == nil {
+			m.BaseTimestamp = timestamp
+			builder = NewBuilder(m)
+		}
+		builder.AppendRecord(r, timestamp, base, index)
 	}
 	out, err := builder.Build()
 	if err != nil {
@@ -330,6 +356,17 @@ func (v *validator) recompress(payload []byte) *ValidationError {
 		return tooLarge(len(out), v.rules)
 	}
 	v.recompressed = out
+	return nil
+}
+
+// checkProducer says what a batch says of its producer that Kafka doesn't write.
+func checkProducer(m *Meta) error {
+	switch {
+	case m.ProducerID < 0 && m.Transactional:
+		return fmt.Errorf("%w: a transaction without a producer id", ErrBuild)
+	case m.ProducerID >= 0 && m.ProducerEpoch == -1:
+		return fmt.Errorf("%w: producer id %d without an epoch", ErrBuild, m.ProducerID)
+	}
 	return nil
 }
 

@@ -108,6 +108,8 @@ func TestValidateRefusesWhatKafkaRefuses(t *testing.T) {
 	pid.ProducerID, pid.ProducerEpoch = 7, 0
 	transactional := pid
 	transactional.Transactional, transactional.BaseSequence = true, 0
+	noEpoch := pid
+	noEpoch.ProducerEpoch, noEpoch.BaseSequence = -1, 0
 	rules := func(change func(*Rules)) *Rules {
 		r := defaults()
 		change(&r)
@@ -125,8 +127,16 @@ func TestValidateRefusesWhatKafkaRefuses(t *testing.T) {
 		{"magic 0", draft{raw: legacy(0), records: one}, nil, KindInvalidRecord, false, ""},
 		{"magic 1", draft{raw: legacy(1), records: one}, nil, KindInvalidRecord, false, ""},
 		{"magic 0 in the new layout", draft{records: one, raw: rawAt(posMagic, 0)}, nil, KindInvalidRecord, false, ""},
-		{"magic 3", draft{records: one, raw: rawAt(posMagic, 3)}, nil, KindCorrupt, false, "Invalid magic found in record: 3"},
-		{"magic -1", draft{records: one, raw: rawAt(posMagic, 255)}, nil, KindCorrupt, false, "Invalid magic found in record: -1"},
+		{"magic 3", draft{records: one, raw: rawAt(posMagic, 3)}, nil, KindCorrupt, false, ""},
+		{"a second batch of magic 3", draft{records: one, raw: func(b []byte) []byte { return append(b, rawAt(posMagic, 3)(bytes.Clone(b))...) }}, nil, KindCorrupt, false, ""},
+		{"length beyond an int", draft{records: one, raw: rawAt(posLength, 127, 255, 255, 255)}, nil, KindUnreadable, false, ""},
+		{"producer id without an epoch, compressed anew", draft{meta: noEpoch, records: one}, rules(func(r *Rules) {
+			r.Compression = Compression{Fixed: true, Codec: CodecGzip, Level: -1}
+		}), KindUnreadable, true, ""},
+		{"transactional without a producer id, compressed anew", draft{records: one, edit: setAttributes(attrTransactional)}, rules(func(r *Rules) {
+			r.TransactionalID, r.Compression = true, Compression{Fixed: true, Codec: CodecGzip, Level: -1}
+		}), KindUnreadable, true, ""},
+		{"magic -1", draft{records: one, raw: rawAt(posMagic, 255)}, nil, KindCorrupt, false, ""},
 		{"count too high", draft{records: two, edit: put32(posNumRecords, 3)}, nil, KindInvalidRecord, true, ""},
 		{"count 0", draft{records: one, edit: put32(posNumRecords, 0)}, nil, KindInvalidRecord, true, ""},
 		{"count negative", draft{records: one, edit: put32(posNumRecords, -1)}, nil, KindInvalidRecord, true, ""},
@@ -144,13 +154,13 @@ func TestValidateRefusesWhatKafkaRefuses(t *testing.T) {
 		{"two batches", draft{records: one, raw: func(b []byte) []byte { return append(b, b...) }}, nil, KindInvalidRecord, false, ""},
 		{"no bytes", draft{records: one, raw: func([]byte) []byte { return nil }}, nil, KindInvalidRecord, false, ""},
 		{"four bytes", draft{records: one, raw: func([]byte) []byte { return []byte{0, 1, 2, 3} }}, nil, KindInvalidRecord, false, ""},
-		{"zeros", draft{records: one, raw: func([]byte) []byte { return make([]byte, 61) }}, nil, KindCorrupt, false, "Record size 0 is less than the minimum record overhead (14)"},
+		{"zeros", draft{records: one, raw: func([]byte) []byte { return make([]byte, 61) }}, nil, KindCorrupt, false, ""},
 		{"length too high", draft{records: one, raw: rawAt(posLength, 0, 0, 1, 0xf4)}, nil, KindInvalidRecord, false, ""},
 		{"length 52", draft{records: one, raw: rawAt(posLength, 0, 0, 0, 52)}, nil, KindCorrupt, false, ""},
 		{"length below a header's", draft{records: one, raw: func(b []byte) []byte { return rawAt(posLength, 0, 0, 0, 30)(b[:42:42]) }}, nil, KindCorrupt, false, ""},
-		{"length -1", draft{records: one, raw: rawAt(posLength, 255, 255, 255, 255)}, nil, KindCorrupt, false, "Record size -1 is less than the minimum record overhead (14)"},
+		{"length -1", draft{records: one, raw: rawAt(posLength, 255, 255, 255, 255)}, nil, KindCorrupt, false, ""},
 		{"cut", draft{records: one, raw: func(b []byte) []byte { return b[:len(b)-3] }}, nil, KindInvalidRecord, false, ""},
-		{"more than a header of zeros behind", draft{records: one, raw: func(b []byte) []byte { return append(b, make([]byte, 17)...) }}, nil, KindCorrupt, false, "Record size 0 is less than the minimum record overhead (14)"},
+		{"more than a header of zeros behind", draft{records: one, raw: func(b []byte) []byte { return append(b, make([]byte, 17)...) }}, nil, KindCorrupt, false, ""},
 		{"control batch", draft{records: one, edit: setAttributes(attrControl)}, nil, KindInvalidRecord, true, ""},
 		{"codec 5", draft{records: one, edit: setAttributes(5)}, nil, KindUnreadable, true, ""},
 		{"codec 7", draft{records: one, edit: setAttributes(7)}, nil, KindUnreadable, true, ""},
@@ -379,6 +389,62 @@ func TestValidateStampsAppendTime(t *testing.T) {
 	}
 }
 
+func TestValidateCompressesAnewFromTheFirstRecordsTimestamp(t *testing.T) {
+	t.Parallel()
+	rules := defaults()
+	rules.Compression = Compression{Fixed: true, Codec: CodecGzip, Level: DefaultGzipLevel}
+	for name, c := range map[string]struct {
+		edit func(Batch)
+		want []int64 // the base, then those of the records
+	}{
+		"base below the first record": {nil, []int64{now - 500, now - 500, now - 400}},
+		"append time bit":             {setAttributes(attrAppendTime), []int64{now - 400, now - 400, now - 400}},
+	} {
+		in := draft{records: []rec{{timestamp: now - 500}, {timestamp: now - 400, offsetDelta: 1}}, edit: c.edit}.bytes(t)
+		res, err := Validate(in, &rules)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		records, err := res.Batch.Records(1000)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got := []int64{res.Batch.BaseTimestamp()}
+		for records.Next() {
+			got = append(got, res.Batch.BaseTimestamp()+records.Record().TimestampDelta)
+		}
+		records.Release()
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: timestamps %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestValidateClearsUnknownAttributesWhereItWritesTheHeader(t *testing.T) {
+	t.Parallel()
+	appendTime := defaults()
+	appendTime.AppendTime = true
+	plainRules := defaults()
+	maxLeftOut := func(b Batch) {
+		setAttributes(0x4000 | attrDeleteHorizon)(b)
+		binary.BigEndian.PutUint64(b[posMaxTimestamp:], math.MaxUint64)
+	}
+	for name, c := range map[string]struct {
+		rules *Rules
+		edit  func(Batch)
+		want  uint16
+	}{
+		"append time":            {&appendTime, setAttributes(0x4000 | attrDeleteHorizon), attrAppendTime | attrDeleteHorizon},
+		"max timestamp left out": {&plainRules, maxLeftOut, attrDeleteHorizon},
+		"nothing to write":       {&plainRules, setAttributes(0x4000), 0x4000},
+	} {
+		res, err := Validate(draft{records: values1("v"), edit: c.edit}.bytes(t), c.rules)
+		if err != nil || res.Batch.Attributes() != c.want {
+			t.Errorf("%s: attributes %#x, want %#x (%v)", name, res.Batch.Attributes(), c.want, err)
+		}
+	}
+}
+
 func TestValidateCompressesAnew(t *testing.T) {
 	t.Parallel()
 	for _, from := range codecs {
@@ -445,17 +511,32 @@ func TestValidateAllocatesNothingForAPlainBatch(t *testing.T) {
 	}
 }
 
-func TestIsTransactional(t *testing.T) {
+func TestLeadingSaysWhetherTheFirstBatchIsTransactional(t *testing.T) {
 	t.Parallel()
-	m := NoProducer()
-	m.Transactional = true
-	b := draft{meta: m, records: values1("v")}.bytes(t)
-	for _, tt := range []struct {
-		b    []byte
-		want bool
-	}{{b, true}, {b[:60], false}, {nil, false}, {draft{records: values1("v")}.bytes(t), false}, {legacy(1)(nil), false}} {
-		if got := IsTransactional(tt.b); got != tt.want {
-			t.Errorf("%x: %v", tt.b, got)
+	sound := draft{records: values1("v")}.bytes(t)
+	transactional := draft{records: values1("v"), edit: setAttributes(attrTransactional)}.bytes(t)
+	for name, c := range map[string]struct {
+		in      []byte
+		want    bool
+		message string // "" for no error
+	}{
+		"plain":                      {sound, false, ""},
+		"transactional":              {transactional, true, ""},
+		"transactional behind plain": {append(bytes.Clone(sound), transactional...), false, ""},
+		"cut":                        {transactional[:len(transactional)-1], false, ""},
+		"nothing":                    {nil, false, ""},
+		"magic 1":                    {legacy(1)(bytes.Clone(sound)), false, ""},
+		"magic 3":                    {rawAt(posMagic, 3)(bytes.Clone(transactional)), false, "Invalid magic found in record: 3"},
+		"magic -1":                   {rawAt(posMagic, 255)(bytes.Clone(sound)), false, "Invalid magic found in record: -1"},
+		"zeros":                      {make([]byte, 61), false, "Record size 0 is less than the minimum record overhead (14)"},
+	} {
+		got, err := Leading(c.in)
+		message := ""
+		if fault := (*ValidationError)(nil); errors.As(err, &fault) {
+			message = fault.Message
+		}
+		if got != c.want || message != c.message {
+			t.Errorf("%s: %v, %q", name, got, message)
 		}
 	}
 }

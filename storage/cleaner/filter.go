@@ -192,7 +192,7 @@ func (f *Filter) rebuild(b batch.Batch, payload []byte, horizon bool) (batch.Bat
 	for i := 0; it.Next(); i++ {
 		if !f.drop[i] {
 			r := it.Record()
-			f.builder.AppendRecord(r, b.BaseTimestamp(), r.OffsetDelta)
+			f.builder.AppendRecord(r, b.BaseTimestamp()+r.TimestampDelta, b.BaseTimestamp(), r.OffsetDelta)
 		}
 	}
 	if err := it.Err(); err != nil {

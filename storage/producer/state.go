@@ -125,6 +125,9 @@ func (s *State) Check(b batch.Batch, o Options) (dup *Entry, err error) {
 		return d, nil
 	}
 	if e == nil {
+		if b.ProducerEpoch() < None {
+			return nil, fmt.Errorf("%w: producer %d epoch %d", ErrProducerEpoch, id, b.ProducerEpoch())
+		}
 		if b.IsTransactional() && o.TransactionV2 && b.BaseSequence() != 0 {
 			return nil, fmt.Errorf("%w: unknown producer %d starts at %d", ErrOutOfOrderSequence, id, b.BaseSequence())
 		}

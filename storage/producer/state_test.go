@@ -114,6 +114,7 @@ func TestSequencesOfIdempotentProducers(t *testing.T) {
 		"wrap":                            {{s(0, math.MaxInt32-1, 1), nil, -1}, {s(0, math.MaxInt32, 1), nil, -1}, {s(0, 0, 1), nil, -1}, {s(0, 1, 1), nil, -1}, {s(0, math.MaxInt32, 1), nil, 1}},
 		"wrap within a batch":             {{s(0, math.MaxInt32-1, 4), nil, -1}, {s(0, 2, 1), nil, -1}, {s(0, math.MaxInt32-1, 4), nil, 0}},
 		"no epoch takes any sequence":     {{s(-1, 0, 1), nil, -1}, {s(-1, 9, 1), nil, -1}, {s(0, 5, 1), nil, -1}, {s(0, 6, 1), nil, -1}},
+		"an epoch below none":             {{s(-5, 0, 1), ErrProducerEpoch, -1}, {s(0, 0, 1), nil, -1}, {s(-5, 1, 1), ErrProducerEpoch, -1}},
 		"a plain batch is never compared": {{sent{id: -1, epoch: -1, seq: -1}, nil, -1}, {sent{id: -1, epoch: -1, seq: -1}, nil, -1}},
 	}
 	for name, steps := range tests {
