@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,7 @@ import (
 // logs and read again when enough has come, when max_wait_ms is over, when the peer goes away or when the broker stops.
 // Whether enough has come is found out by asking only the logs that have moved.
 //
-// Kept apart from Kafka: partitions are answered in the order of the request or session; Kafka puts those that don't exist
-// last. ReplicaState (version 15) is taken as the replica id of older versions.
+// Partitions are answered in the order of the request or session, those that don't exist last. ReplicaState (version 15) is taken as the replica id of older versions.
 
 // fetchPartition is one partition as a Fetch asks for it.
 type fetchPartition struct {
@@ -55,7 +55,8 @@ type fetchQuery struct {
 // fetchResult is what is answered for one partition.
 type fetchResult struct {
 	part        fetchPartition
-	log         Log // nil if the partition doesn't exist
+	log         Log  // nil if the partition doesn't exist
+	missing     bool // it didn't exist when the request came
 	code        protocol.ErrorCode
 	offsets     storage.Offsets
 	records     storage.Records // nil if none
@@ -102,10 +103,7 @@ type fetch struct {
 }
 
 func (h *Handlers) fetch(r *protocol.Request, req *kmsg.FetchRequest) protocol.Response {
-	isolation, ok := isolationOf(req.IsolationLevel)
-	if !ok {
-		return h.fetchFailed(r, req, protocol.UnknownServerError)
-	}
+	isolation, known := isolationOf(req.IsolationLevel)
 	q := h.fetchQuery(req, isolation)
 	session, parts, code := h.data.sessions.open(q)
 	if code != protocol.None {
@@ -120,6 +118,10 @@ func (h *Handlers) fetch(r *protocol.Request, req *kmsg.FetchRequest) protocol.R
 		started: h.Clock.Now(),
 	}
 	f.read()
+	if !known && f.found() { // without a partition to read, Kafka doesn't look at it
+		releaseAll(f.results)
+		return h.fetchFailed(r, req, protocol.UnknownServerError)
+	}
 	if f.query.maxWait <= 0 || f.complete() {
 		return f.respond()
 	}
@@ -183,7 +185,8 @@ func forgottenParts(req *kmsg.FetchRequest) []partitionKey {
 // read reads all partitions anew, within the limits: until one has yielded records its first batch comes whole, whatever
 // its size.
 func (f *fetch) read() {
-	if f.results == nil {
+	before := f.results
+	if before == nil {
 		f.results = make([]fetchResult, 0, len(f.parts))
 	}
 	f.results = f.results[:0]
@@ -191,11 +194,44 @@ func (f *fetch) read() {
 	limit, whole := f.query.maxBytes, true
 	for i := range f.parts {
 		r := f.readPartition(&finder, &f.parts[i], limit, whole)
+		if len(before) == 0 {
+			r.missing = r.log == nil
+		} else if r.missing = before[i].missing; r.log == nil && !r.missing {
+			r.aborted = nil // deleted while the fetch waited
+		}
 		size := r.size()
 		whole = whole && size == 0
 		limit = max(0, limit-size)
 		f.results = append(f.results, r)
 	}
+}
+
+// found says whether any partition exists.
+func (f *fetch) found() bool {
+	for i := range f.results {
+		if !f.results[i].missing {
+			return true
+		}
+	}
+	return false
+}
+
+// missingLast moves the partitions that don't exist behind the others, keeping the order of either.
+func missingLast(results []fetchResult) []fetchResult {
+	if !slices.ContainsFunc(results, func(r fetchResult) bool { return r.missing }) {
+		return results
+	}
+	slices.SortStableFunc(results, func(a, b fetchResult) int {
+		switch {
+		case a.missing == b.missing:
+			return 0
+		case b.missing:
+			return -1
+		default:
+			return 1
+		}
+	})
+	return results
 }
 
 // readPartition reads one partition; whole says that its first batch may exceed the limit.
@@ -230,6 +266,7 @@ func (f *fetch) readLog(r *fetchResult, limit int64, whole bool) {
 	}
 	if f.query.follower {
 		r.fail(protocol.NotLeaderOrFollower)
+		r.leaderEpoch = log.LeaderEpoch()
 		return
 	}
 	diverges, err := divergence(log, &r.part)
@@ -237,18 +274,19 @@ func (f *fetch) readLog(r *fetchResult, limit int64, whole bool) {
 		r.fail(codeOf(err))
 		return
 	}
-	limit = min(limit, int64(r.part.maxBytes))
-	if limit < 0 {
-		r.fail(protocol.UnknownServerError)
-		return
-	}
 	if diverges.Epoch >= 0 {
 		r.diverging, r.offsets = diverges, log.Offsets()
 		return
 	}
-	found, err := readWithin(log, r.part.offset, limit, whole, f.query.isolation)
+	limit = min(limit, int64(r.part.maxBytes))
+	found, err := readWithin(log, r.part.offset, max(0, limit), whole && limit >= 0, f.query.isolation)
 	if err != nil {
 		r.fail(codeOf(err))
+		return
+	}
+	if limit < 0 && r.part.offset < visibleEnd(found.Offsets, f.query.isolation) {
+		r.records = found.Records
+		r.fail(protocol.UnknownServerError)
 		return
 	}
 	r.offsets, r.records, r.aborted = found.Offsets, found.Records, found.Aborted

@@ -18,7 +18,7 @@ const (
 
 // respond answers with what was read.
 func (f *fetch) respond() protocol.Response {
-	results, session, code := f.session.close(f.results)
+	results, session, code := f.session.close(missingLast(f.results))
 	if code != protocol.None {
 		releaseAll(results)
 		return f.h.fetchRefused(&f.request, f.query.version, session, code)
@@ -85,7 +85,7 @@ func (f *fetch) fill(body *kmsg.FetchResponse, results []fetchResult) {
 		for j := range t.Partitions {
 			results[i+j].fill(&t.Partitions[j])
 			if results[i+j].leaderEpoch >= 0 && f.query.version >= 16 {
-				f.h.fillLeader(body, &t.Partitions[j], results[i+j].leaderEpoch, f.request.Conn)
+				f.fillLeader(body, &t.Partitions[j], results[i+j].leaderEpoch)
 			}
 		}
 		body.Topics = append(body.Topics, t)
@@ -114,13 +114,14 @@ func (r *fetchResult) fill(p *kmsg.FetchResponseTopicPartition) {
 	}
 }
 
-// fillLeader tells a client with an old leader epoch who leads and where (KIP-951).
-func (h *Handlers) fillLeader(body *kmsg.FetchResponse, p *kmsg.FetchResponseTopicPartition, epoch int32, c *protocol.Conn) {
+// fillLeader tells a client with an old leader epoch who leads and where (KIP-951). A replica is told who alone.
+func (f *fetch) fillLeader(body *kmsg.FetchResponse, p *kmsg.FetchResponseTopicPartition, epoch int32) {
+	h := f.h
 	p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = h.NodeID, epoch
-	if len(body.Brokers) > 0 {
+	if len(body.Brokers) > 0 || f.query.follower {
 		return
 	}
-	host, port, ok := h.Endpoints(c.Listener)
+	host, port, ok := h.Endpoints(f.request.Conn.Listener)
 	if !ok {
 		return
 	}
@@ -136,11 +137,14 @@ func (h *Handlers) fetchRefused(r *protocol.Request, version int16, session int3
 	return reply(r, body)
 }
 
-// fetchFailed answers a request that fails as a whole, with the error also at each partition.
+// fetchFailed answers a request that fails as a whole, with the error also at each partition below version 13.
 func (h *Handlers) fetchFailed(r *protocol.Request, req *kmsg.FetchRequest, code protocol.ErrorCode) protocol.Response {
 	body := kmsg.NewPtrFetchResponse()
-	body.Version, body.ErrorCode = req.Version, int16(code)
+	body.Version, body.ErrorCode, body.SessionID = req.Version, int16(code), req.SessionID
 	for i := range req.Topics {
+		if req.Version >= 13 {
+			break
+		}
 		t := kmsg.NewFetchResponseTopic()
 		t.Topic, t.TopicID = req.Topics[i].Topic, req.Topics[i].TopicID
 		for j := range req.Topics[i].Partitions {

@@ -265,8 +265,8 @@ func (s *fetchSessions) open(q fetchQuery) (fetchContext, []fetchPartition, prot
 		return c, nil, code
 	}
 	if len(parts) == 0 {
-		s.remove(q.sessionID) // nothing is left of it
-		return c, nil, protocol.None
+		s.remove(q.sessionID) // nothing is left of it; the request is answered as one without a session
+		return c, withoutDuplicates(q.parts), protocol.None
 	}
 	if !s.resize(session, len(parts)) {
 		return c, parts, protocol.None // answered in full, and the session is over

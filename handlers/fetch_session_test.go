@@ -162,6 +162,21 @@ func TestFetchSessionErrors(t *testing.T) {
 	refused(sessionRequest(12, id, 2, ""), protocol.FetchSessionIDNotFound)
 }
 
+func TestFetchSessionThatForgetsAllAnswersTheRequestWithoutOne(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.topic("a", 1)
+	id := p.fetchNow(sessionRequest(12, 0, 0, "a", 0)).SessionID
+	req := sessionRequest(12, id, 1, "a", 0)
+	req.ForgottenTopics = []kmsg.FetchRequestForgottenTopic{{Topic: "a", Partitions: []int32{0}}}
+	if body := p.fetchNow(req); body.ErrorCode != 0 || body.SessionID != 0 || len(told(body)) != 1 {
+		t.Errorf("got %+v", body)
+	}
+	if body := p.fetchNow(sessionRequest(12, id, 2, "")); body.ErrorCode != int16(protocol.FetchSessionIDNotFound) {
+		t.Errorf("the session lives on: %+v", body)
+	}
+}
+
 func TestFetchSessionThatMovedOnWhileAFetchWaited(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t)

@@ -2,6 +2,8 @@ package handlers
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -310,6 +312,7 @@ func TestFetchErrors(t *testing.T) {
 		},
 		"new epoch": {16, func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].CurrentLeaderEpoch = 4 }, protocol.UnknownLeaderEpoch, false, false},
 		"a replica": {12, func(r *kmsg.FetchRequest) { r.ReplicaID = 2 }, protocol.NotLeaderOrFollower, false, false},
+		"a replica, new client": {16, func(r *kmsg.FetchRequest) { r.ReplicaState.ID = 2 }, protocol.NotLeaderOrFollower, false, true},
 		"fetched epoch above the log's": {
 			12, func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].LastFetchedEpoch = 4 },
 			protocol.OffsetOutOfRange, false, false,
@@ -330,11 +333,84 @@ func TestFetchErrors(t *testing.T) {
 				got.RecordBatches == nil || len(got.RecordBatches) > 0 || (got.AbortedTransactions != nil) != c.aborted {
 				t.Errorf("got %+v, want code %d", got, c.code)
 			}
-			if (got.CurrentLeader.LeaderEpoch == 3 && len(body.Brokers) == 1) != c.leader {
+			if (got.CurrentLeader.LeaderEpoch == 3) != c.leader ||
+				(len(body.Brokers) == 1) != (c.leader && c.code == protocol.FencedLeaderEpoch) {
 				t.Errorf("leader %+v, brokers %v", got.CurrentLeader, body.Brokers)
 			}
 			p.noLeaks(logs...)
 		})
+	}
+}
+
+func TestFetchLooksAtALimitOnlyWhereThereIsSomethingToRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		offset         int64
+		partition, all int32
+		code           protocol.ErrorCode
+	}{
+		"something":                  {0, -1, 1000, protocol.UnknownServerError},
+		"something, limit of all":    {0, 1000, -1, protocol.UnknownServerError},
+		"at the end":                 {1, -1, 1000, protocol.None},
+		"at the end, limit of all":   {1, 1000, -1, protocol.None},
+		"beyond the end":             {2, -1, 1000, protocol.OffsetOutOfRange},
+		"something, no bytes wanted": {0, 0, 0, protocol.None},
+	} {
+		p := newPlane(t)
+		_, logs := p.topic("a", 1)
+		fill(t, logs[0], 1, 10)
+		req := fetchRequest(12, "a", 0)
+		req.MaxBytes, req.MaxWaitMillis = c.all, 0
+		req.Topics[0].Partitions[0].FetchOffset, req.Topics[0].Partitions[0].PartitionMaxBytes = c.offset, c.partition
+		if got := p.fetchNow(req).Topics[0].Partitions[0]; got.ErrorCode != int16(c.code) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		p.noLeaks(logs...)
+	}
+}
+
+func TestFetchAnswersWhatIsMissingLast(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.topic("a", 2)
+	req := fetchRequest(12, "a", 7, 1, 8, 0)
+	req.MaxWaitMillis = 0
+	req.Topics = append(fetchRequest(12, "no", 0).Topics, req.Topics...)
+	body := p.fetchNow(req)
+	var got []string
+	for _, t := range body.Topics {
+		for _, q := range t.Partitions {
+			got = append(got, fmt.Sprintf("%s %d %d", t.Topic, q.Partition, q.ErrorCode))
+		}
+	}
+	if want := []string{"a 1 0", "a 0 0", "no 0 3", "a 7 3", "a 8 3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFetchOfAnUnknownIsolationLevel(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		version   int16
+		partition int32
+		code      protocol.ErrorCode
+		topics    int
+	}{
+		"by name":            {12, 0, protocol.UnknownServerError, 1},
+		"by id":              {13, 0, protocol.UnknownServerError, 0},
+		"of nothing to read": {12, 7, protocol.None, 1},
+	} {
+		p := newPlane(t)
+		topic, logs := p.topic("a", 1)
+		fill(t, logs[0], 1, 10)
+		req := fetchRequest(c.version, "a", c.partition)
+		req.Topics[0].TopicID = topic.ID
+		req.SessionID, req.SessionEpoch, req.IsolationLevel = 77, -1, 7
+		body := p.fetchNow(req)
+		if body.ErrorCode != int16(c.code) || len(body.Topics) != c.topics || (body.SessionID == 77) != (c.code != 0) {
+			t.Errorf("%s: %+v", name, body)
+		}
+		p.noLeaks(logs...)
 	}
 }
 

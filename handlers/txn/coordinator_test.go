@@ -156,11 +156,14 @@ func TestVerifyWithoutAdding(t *testing.T) {
 	if got := verify(q); !reflect.DeepEqual(got, []protocol.ErrorCode{protocol.TransactionAbortable, protocol.None}) {
 		t.Errorf("one added: %v", got)
 	}
+	none := q
+	none.TransactionalID = ""
+	if got := verify(none); !reflect.DeepEqual(got, all(protocol.InvalidRequest)) {
+		t.Errorf("an empty id: %v", got)
+	}
 	for want, change := range map[protocol.ErrorCode]func(*VerifyRequest){
-		protocol.InvalidRequest:           func(q *VerifyRequest) { q.TransactionalID = "" },
 		protocol.InvalidProducerIDMapping: func(q *VerifyRequest) { q.Producer.ID++ },
 		protocol.ProducerFenced:           func(q *VerifyRequest) { q.Producer.Epoch++ },
-		protocol.InvalidRequest:           func(q *VerifyRequest) { q.TransactionalID = "" },
 	} {
 		bad := q
 		change(&bad)
