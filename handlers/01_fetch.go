@@ -163,7 +163,7 @@ func fetchParts(req *kmsg.FetchRequest) []fetchPartition {
 				partition:        p.Partition,
 				offset:           p.FetchOffset,
 				maxBytes:         p.PartitionMaxBytes,
-				currentEpoch:     p.CurrentLeaderEpoch,
+				currentEpoch:     max(-1, p.CurrentLeaderEpoch),
 				lastFetchedEpoch: p.LastFetchedEpoch,
 			})
 		}

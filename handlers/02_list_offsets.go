@@ -27,12 +27,12 @@ func (h *Handlers) listOffsets(r *protocol.Request, req *kmsg.ListOffsetsRequest
 	isolation, known := isolationOf(req.IsolationLevel)
 	twice := listedTwice(req)
 	answered := make(map[named]bool, len(twice))
+	places := make(topicPlaces, len(req.Topics))
 	for i := range req.Topics {
-		t := kmsg.NewListOffsetsResponseTopic()
-		t.Topic = req.Topics[i].Topic
+		name := req.Topics[i].Topic
 		for j := range req.Topics[i].Partitions {
 			q := &req.Topics[i].Partitions[j]
-			n := named{t.Topic, q.Partition}
+			n := named{name, q.Partition}
 			if answered[n] {
 				continue
 			}
@@ -42,15 +42,20 @@ func (h *Handlers) listOffsets(r *protocol.Request, req *kmsg.ListOffsetsRequest
 			case twice[n]:
 				answered[n] = true
 				p.ErrorCode = int16(protocol.InvalidRequest)
+			case q.Timestamp < 0 && req.Version < specialTimestampSince(q.Timestamp):
+				p.ErrorCode = int16(protocol.UnsupportedVersion)
 			case !known:
 				p.ErrorCode = int16(protocol.UnknownServerError)
 			default:
-				h.listOffset(&p, t.Topic, q, req.Version, isolation)
+				h.listOffset(&p, name, q, isolation)
 			}
-			t.Partitions = append(t.Partitions, p)
-		}
-		if len(t.Partitions) > 0 {
-			body.Topics = append(body.Topics, t)
+			at, isNew := places.of(name, len(body.Topics))
+			if isNew {
+				t := kmsg.NewListOffsetsResponseTopic()
+				t.Topic = name
+				body.Topics = append(body.Topics, t)
+			}
+			body.Topics[at].Partitions = append(body.Topics[at].Partitions, p)
 		}
 	}
 	return reply(r, body)
@@ -78,7 +83,7 @@ func listedTwice(req *kmsg.ListOffsetsRequest) map[named]bool {
 
 // listOffset answers for one partition. The answer holds -1 everywhere before.
 func (h *Handlers) listOffset(p *kmsg.ListOffsetsResponseTopicPartition, name string,
-	q *kmsg.ListOffsetsRequestTopicPartition, version int16, i storage.Isolation,
+	q *kmsg.ListOffsetsRequestTopicPartition, i storage.Isolation,
 ) {
 	log, err := h.logByName(name, q.Partition)
 	if err != nil {
@@ -89,7 +94,7 @@ func (h *Handlers) listOffset(p *kmsg.ListOffsetsResponseTopicPartition, name st
 		p.ErrorCode = int16(code)
 		return
 	}
-	found, err := findOffset(log, q.Timestamp, version, i)
+	found, err := findOffset(log, q.Timestamp, i)
 	if err != nil {
 		p.ErrorCode = int16(codeOf(err))
 		return
@@ -98,11 +103,8 @@ func (h *Handlers) listOffset(p *kmsg.ListOffsetsResponseTopicPartition, name st
 }
 
 // findOffset finds what a timestamp stands for; -1 everywhere if there is nothing.
-func findOffset(log Log, timestamp int64, version int16, i storage.Isolation) (storage.TimestampOffset, error) {
+func findOffset(log Log, timestamp int64, i storage.Isolation) (storage.TimestampOffset, error) {
 	nothing := storage.TimestampOffset{Offset: -1, Timestamp: -1, LeaderEpoch: -1}
-	if timestamp < 0 && version < specialTimestampSince(timestamp) {
-		return nothing, protocol.UnsupportedVersion
-	}
 	now, err := standing(log)
 	if err != nil {
 		return nothing, err

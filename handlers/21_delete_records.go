@@ -26,9 +26,11 @@ func (h *Handlers) deleteRecords(r *protocol.Request, req *kmsg.DeleteRecordsReq
 	return later(r, func(context.Context) kmsg.Response {
 		body := kmsg.NewPtrDeleteRecordsResponse()
 		body.Version = version
+		places := make(topicPlaces)
 		for i := range wanted {
 			d := &wanted[i]
-			if n := len(body.Topics); n == 0 || body.Topics[n-1].Topic != d.topic {
+			at, isNew := places.of(d.topic, len(body.Topics))
+			if isNew {
 				t := kmsg.NewDeleteRecordsResponseTopic()
 				t.Topic = d.topic
 				body.Topics = append(body.Topics, t)
@@ -40,7 +42,7 @@ func (h *Handlers) deleteRecords(r *protocol.Request, req *kmsg.DeleteRecordsReq
 			} else {
 				p.LowWatermark = start
 			}
-			t := &body.Topics[len(body.Topics)-1]
+			t := &body.Topics[at]
 			t.Partitions = append(t.Partitions, p)
 		}
 		return body

@@ -54,7 +54,7 @@ func (d *dataPlane) putScratch(b *[]byte) { d.scratch.Put(b) }
 
 // checkEpoch compares the leader epoch that a client knows with the current one; -1 is not compared.
 func checkEpoch(log Log, known int32) protocol.ErrorCode {
-	if known < 0 {
+	if known == -1 {
 		return protocol.None
 	}
 	switch current := log.LeaderEpoch(); {
@@ -92,6 +92,18 @@ func isolationOf(level int8) (storage.Isolation, bool) {
 type named struct {
 	topic     string
 	partition int32
+}
+
+// topicPlaces says where topics are in an answer, so that one that is asked for twice is answered once.
+type topicPlaces map[string]int
+
+// of is the place of a topic; if it has none yet, next becomes it.
+func (p topicPlaces) of(topic string, next int) (at int, isNew bool) {
+	at, there := p[topic]
+	if !there {
+		p[topic], at = next, next
+	}
+	return at, !there
 }
 
 // fetchMaxBytes bounds the records of one Fetch answer.

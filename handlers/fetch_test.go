@@ -310,8 +310,8 @@ func TestFetchErrors(t *testing.T) {
 			16, func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].CurrentLeaderEpoch = 2 },
 			protocol.FencedLeaderEpoch, false, true,
 		},
-		"new epoch": {16, func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].CurrentLeaderEpoch = 4 }, protocol.UnknownLeaderEpoch, false, false},
-		"a replica": {12, func(r *kmsg.FetchRequest) { r.ReplicaID = 2 }, protocol.NotLeaderOrFollower, false, false},
+		"new epoch":             {16, func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].CurrentLeaderEpoch = 4 }, protocol.UnknownLeaderEpoch, false, false},
+		"a replica":             {12, func(r *kmsg.FetchRequest) { r.ReplicaID = 2 }, protocol.NotLeaderOrFollower, false, false},
 		"a replica, new client": {16, func(r *kmsg.FetchRequest) { r.ReplicaState.ID = 2 }, protocol.NotLeaderOrFollower, false, true},
 		"fetched epoch above the log's": {
 			12, func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].LastFetchedEpoch = 4 },

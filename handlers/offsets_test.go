@@ -86,6 +86,71 @@ func TestListOffsetsSpecialTimestamps(t *testing.T) {
 	}
 }
 
+func TestListOffsetsLooksAtTheVersionBeforeThePartition(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	for version, code := range map[int16]protocol.ErrorCode{6: protocol.UnsupportedVersion, 7: protocol.UnknownTopicOrPartition} {
+		if got := p.listOne(version, "no", -3); got.ErrorCode != int16(code) {
+			t.Errorf("version %d: %+v", version, got)
+		}
+	}
+}
+
+func TestLeaderEpochsBelowNoneAreOld(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.topic("a", 1)
+	for epoch, code := range map[int32]protocol.ErrorCode{-1: 0, -2: protocol.FencedLeaderEpoch, 0: 0, 1: protocol.UnknownLeaderEpoch} {
+		list := kmsg.NewPtrListOffsetsRequest()
+		list.Version = 7
+		list.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: "a", Partitions: []kmsg.ListOffsetsRequestTopicPartition{
+			{Timestamp: -1, CurrentLeaderEpoch: epoch},
+		}}}
+		listed := kmsg.NewPtrListOffsetsResponse()
+		listed.Version = 7
+		answer(t, p.listOffsets(request(protocol.KeyListOffsets, 7), list), listed)
+		if got := listed.Topics[0].Partitions[0].ErrorCode; got != int16(code) {
+			t.Errorf("ListOffsets, epoch %d: %d", epoch, got)
+		}
+		fetch := fetchRequest(12, "a", 0)
+		fetch.MaxWaitMillis, fetch.Topics[0].Partitions[0].CurrentLeaderEpoch = 0, epoch
+		if got := p.fetchNow(fetch).Topics[0].Partitions[0].ErrorCode; got != int16(code) && epoch != -2 || epoch == -2 && got != 0 {
+			t.Errorf("Fetch, epoch %d: %d", epoch, got)
+		}
+	}
+}
+
+func TestTopicsThatComeTwiceAreAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	p.topic("a", 2)
+	p.topic("b", 1)
+	list := kmsg.NewPtrListOffsetsRequest()
+	list.Version = 7
+	deleted := kmsg.NewPtrDeleteRecordsRequest()
+	deleted.Version = 2
+	for i, name := range []string{"a", "b", "a"} {
+		q := kmsg.NewListOffsetsRequestTopicPartition()
+		q.Partition, q.Timestamp = int32(i/2), -1
+		list.Topics = append(list.Topics, kmsg.ListOffsetsRequestTopic{Topic: name, Partitions: []kmsg.ListOffsetsRequestTopicPartition{q}})
+		deleted.Topics = append(deleted.Topics, kmsg.DeleteRecordsRequestTopic{
+			Topic: name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: int32(i / 2)}},
+		})
+	}
+	listed := kmsg.NewPtrListOffsetsResponse()
+	listed.Version = 7
+	answer(t, p.listOffsets(request(protocol.KeyListOffsets, 7), list), listed)
+	if len(listed.Topics) != 2 || len(listed.Topics[0].Partitions) != 2 || listed.Topics[0].Partitions[1].Partition != 1 {
+		t.Errorf("ListOffsets: %+v", listed)
+	}
+	gone := kmsg.NewPtrDeleteRecordsResponse()
+	gone.Version = 2
+	answer(t, complete(t, p.deleteRecords(request(protocol.KeyDeleteRecords, 2), deleted)), gone)
+	if len(gone.Topics) != 2 || len(gone.Topics[0].Partitions) != 2 || gone.Topics[0].Partitions[1].Partition != 1 {
+		t.Errorf("DeleteRecords: %+v", gone)
+	}
+}
+
 func TestDeleteRecords(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t)

@@ -81,7 +81,7 @@ func (l *Log) EpochEnd(epoch int32) EpochEnd {
 	}
 	current := l.leaderEpoch()
 	switch {
-	case epoch < 0 || epoch > current:
+	case epoch == noEpoch || epoch > current || epoch < 0 && len(l.mu.epochs.list) == 0:
 		return none
 	case epoch == current:
 		return EpochEnd{Epoch: epoch, EndOffset: l.mu.offsets.End}

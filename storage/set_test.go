@@ -328,6 +328,9 @@ func TestEpochsGoOnAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	w, _ := simWorld(t)
 	l := w.open()
+	if got := l.EpochEnd(-2); got != (EpochEnd{-1, -1}) {
+		t.Errorf("epoch -2 of an empty log: %+v", got)
+	}
 	if got := l.EpochEnd(0); got != (EpochEnd{0, 0}) {
 		t.Fatalf("in an empty log: %+v", got)
 	}
@@ -348,6 +351,7 @@ func TestEpochsGoOnAcrossRestarts(t *testing.T) {
 		ask  int32
 		want EpochEnd
 	}{
+		{-2, EpochEnd{-2, 0}},
 		{-1, EpochEnd{-1, -1}},
 		{0, EpochEnd{0, 10}},
 		{1, EpochEnd{0, 10}},
