@@ -174,7 +174,7 @@ func findMissing(files vfs.FS, dir string, start int64, bases []int64, names []s
 // standIn makes empty data files for the segments that miss theirs, and returns the bases of all.
 func standIn(files vfs.FS, dir string, bases, missing []int64) ([]int64, error) {
 	for _, base := range missing {
-		if err := writeSynced(files, filepath.Join(dir, segment.FileName(base, segment.SuffixData)), nil); err != nil {
+		if err := writeSynced(files.Create, filepath.Join(dir, segment.FileName(base, segment.SuffixData)), nil); err != nil {
 			return nil, err
 		}
 	}

@@ -100,10 +100,10 @@ func TestAReplacementGivenUpForRotIsNotFinishedAfterALossOfPower(t *testing.T) {
 		s.replaced = s.replaced[:2]
 		for _, suffix := range []string{segment.SuffixData, segment.SuffixIndex} {
 			f := segment.NewFile{Base: s.replaced[0], Suffix: suffix, Size: 6, CRC: 1}
-			must(t, writeSynced(d, filepath.Join(dir, f.TempName()), []byte("rotten")))
+			must(t, writeSynced(d.Create, filepath.Join(dir, f.TempName()), []byte("rotten")))
 			s.files = append(s.files, f)
 		}
-		must(t, writeSynced(d, filepath.Join(dir, s.name()), s.encode()))
+		must(t, writeSynced(d.Create, filepath.Join(dir, s.name()), s.encode()))
 		must(t, d.SyncDir(dir))
 		for range 2 {
 			w.epoch++
