@@ -108,6 +108,7 @@ func (h *Handlers) produce(r *protocol.Request, req *kmsg.ProduceRequest) protoc
 // run appends what can be appended and fills the answer.
 func (p *produce) run() {
 	whole := p.leading()
+	mixed := whole == nil && p.inTxn && p.mixesProducers()
 	last := lastOfDuplicates(p.req)
 	for i := range p.req.Topics {
 		t := &p.req.Topics[i]
@@ -121,6 +122,8 @@ func (p *produce) run() {
 			switch {
 			case whole != nil:
 				p.invalid(at, nil, whole)
+			case mixed:
+				p.failWith(at, protocol.InvalidProducerIDMapping, "Transactional records contained more than one producer ID")
 			case code != protocol.None:
 				p.fail(at, code)
 			default:
@@ -148,6 +151,32 @@ func (p *produce) leading() error {
 		}
 	}
 	return nil
+}
+
+// mixesProducers says whether the request has transactional batches of several producers, for partitions that are there.
+func (p *produce) mixesProducers() bool {
+	var first batch.Batch
+	for i := range p.req.Topics {
+		t := &p.req.Topics[i]
+		for j := range t.Partitions {
+			if transactional, _ := batch.Leading(t.Partitions[j].Records); !transactional {
+				continue
+			}
+			b := batch.Batch(t.Partitions[j].Records)
+			if first != nil && b.ProducerID() == first.ProducerID() && b.ProducerEpoch() == first.ProducerEpoch() {
+				continue
+			}
+			topic, _ := p.topic(t)
+			if topic == nil || t.Partitions[j].Partition < 0 || t.Partitions[j].Partition >= topic.Partitions || b.ProducerID() < 0 {
+				continue
+			}
+			if first != nil {
+				return true
+			}
+			first = b
+		}
+	}
+	return false
 }
 
 // topic finds a topic by its name, or from version 13 by its id.

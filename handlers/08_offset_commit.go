@@ -15,12 +15,17 @@ import (
 func (h *Handlers) offsetCommit(r *protocol.Request, q *kmsg.OffsetCommitRequest) protocol.Response {
 	a := kmsg.NewPtrOffsetCommitResponse()
 	a.Version = q.Version
-	a.Topics = make([]kmsg.OffsetCommitResponseTopic, len(q.Topics))
+	a.Topics = make([]kmsg.OffsetCommitResponseTopic, 0, len(q.Topics))
 	known := *q
 	known.Topics = make([]kmsg.OffsetCommitRequestTopic, 0, len(q.Topics))
 	var places []*kmsg.OffsetCommitResponseTopicPartition // of the partitions of known, in their order
 	for i := range q.Topics {
-		asked, answer := &q.Topics[i], &a.Topics[i]
+		asked := &q.Topics[i]
+		if len(asked.Partitions) == 0 {
+			continue // and isn't answered
+		}
+		a.Topics = append(a.Topics, kmsg.OffsetCommitResponseTopic{})
+		answer := &a.Topics[len(a.Topics)-1]
 		t, unknown := h.topicAsked(q.Version >= 10, asked.TopicID, asked.Topic)
 		answer.TopicID, answer.Topic = asked.TopicID, validUTF8(asked.Topic)
 		answer.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(asked.Partitions))
@@ -42,7 +47,7 @@ func (h *Handlers) offsetCommit(r *protocol.Request, q *kmsg.OffsetCommitRequest
 			known.Topics = append(known.Topics, passed)
 		}
 	}
-	if len(places) > 0 || len(q.Topics) == 0 {
+	if len(places) > 0 {
 		placeCodes(places, h.Groups.OffsetCommit(&known))
 	}
 	return reply(r, a)

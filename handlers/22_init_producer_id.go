@@ -16,7 +16,8 @@ import (
 const producerFencedSinceInit = 4
 
 func (h *Handlers) initProducerID(r *protocol.Request, req *kmsg.InitProducerIDRequest) protocol.Response {
-	if (req.ProducerID < 0) != (req.ProducerEpoch < 0) {
+	known := req.ProducerID != txn.NoProducerID && req.ProducerEpoch != txn.NoEpoch
+	if !known && (req.ProducerID != txn.NoProducerID || req.ProducerEpoch != txn.NoEpoch) {
 		return initProducerIDAnswer(r, noProducer(), protocol.InvalidRequest)
 	}
 	if req.TransactionalID == nil {
@@ -25,9 +26,6 @@ func (h *Handlers) initProducerID(r *protocol.Request, req *kmsg.InitProducerIDR
 	q := txn.InitRequest{
 		TransactionalID: strings.Clone(*req.TransactionalID), TimeoutMs: req.TransactionTimeoutMillis,
 		ExpectedID: req.ProducerID, ExpectedEpoch: req.ProducerEpoch,
-	}
-	if q.ExpectedID < 0 {
-		q.ExpectedID, q.ExpectedEpoch = txn.NoProducerID, txn.NoEpoch
 	}
 	p, code := h.Transactions.InitProducerID(q)
 	return initProducerIDAnswer(r, p, fencedCode(code, req.Version, producerFencedSinceInit))

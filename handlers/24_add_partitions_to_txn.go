@@ -52,7 +52,7 @@ func (h *Handlers) addToTransaction(version int16, asked *kmsg.AddPartitionsToTx
 	if version >= 4 {
 		q.Version = transactionsV2
 	}
-	codes, failed := h.checkPartitions(asked, &q.AddRequest)
+	codes, failed := h.checkPartitions(version, asked, &q.AddRequest)
 	switch {
 	case failed:
 	case asked.VerifyOnly:
@@ -69,13 +69,18 @@ func (h *Handlers) addToTransaction(version int16, asked *kmsg.AddPartitionsToTx
 }
 
 // checkPartitions lists the partitions of a transaction in q and says of each what is wrong, if anything is with any.
-func (h *Handlers) checkPartitions(asked *kmsg.AddPartitionsToTxnRequestTransaction, q *txn.AddRequest) (codes []protocol.ErrorCode, failed bool) {
+// Clients may not add those of internal topics.
+func (h *Handlers) checkPartitions(version int16, asked *kmsg.AddPartitionsToTxnRequestTransaction, q *txn.AddRequest) (codes []protocol.ErrorCode, failed bool) {
 	for i := range asked.Topics {
 		topic := h.topicByName(asked.Topics[i].Topic)
+		internal := version < 4 && topic != nil && h.internal.has(topic)
 		for _, number := range asked.Topics[i].Partitions {
 			q.Partitions = append(q.Partitions, txn.Partition{Topic: asked.Topics[i].Topic, Number: number})
 			code := protocol.OperationNotAttempted
-			if topic == nil || number < 0 || number >= topic.Partitions {
+			switch {
+			case internal:
+				code, failed = protocol.TopicAuthorizationFailed, true
+			case topic == nil || number < 0 || number >= topic.Partitions:
 				code, failed = protocol.UnknownTopicOrPartition, true
 			}
 			codes = append(codes, code)

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // WriteTxnMarkers, versions 1 to 2. Markers go past the coordinator: by them an operator ends a transaction that hangs. They
-// are not checked against its state, as by Kafka.
+// are not checked against its state, as by Kafka. A request with a marker of no producer is refused as a whole.
 
 // markersWait is a WriteTxnMarkers whose markers are in their logs but not durable yet.
 type markersWait struct {
@@ -26,14 +27,21 @@ type markersWait struct {
 func (h *Handlers) writeTxnMarkers(r *protocol.Request, req *kmsg.WriteTxnMarkersRequest) protocol.Response {
 	w := markersWait{body: kmsg.NewPtrWriteTxnMarkersResponse()}
 	w.body.Version = req.Version
+	refused := slices.ContainsFunc(req.Markers, func(m kmsg.WriteTxnMarkersRequestMarker) bool {
+		return m.ProducerID < 0 || m.ProducerEpoch < 0
+	})
 	for i := range req.Markers {
 		asked := &req.Markers[i]
 		answer := kmsg.NewWriteTxnMarkersResponseMarker()
 		answer.ProducerID = asked.ProducerID
 		for j := range asked.Topics {
-			answer.Topics = append(answer.Topics, h.markTopic(&w, asked, &asked.Topics[j]))
+			if len(asked.Topics[j].Partitions) > 0 {
+				answer.Topics = append(answer.Topics, h.markTopic(&w, asked, &asked.Topics[j], refused))
+			}
 		}
-		w.body.Markers = append(w.body.Markers, answer)
+		if len(answer.Topics) > 0 {
+			w.body.Markers = append(w.body.Markers, answer)
+		}
 	}
 	if len(w.pending) == 0 {
 		return reply(r, w.body)
@@ -41,8 +49,9 @@ func (h *Handlers) writeTxnMarkers(r *protocol.Request, req *kmsg.WriteTxnMarker
 	return later(r, w.wait)
 }
 
-// markTopic writes a marker to partitions of one topic.
+// markTopic writes a marker to partitions of one topic, unless the request is refused.
 func (h *Handlers) markTopic(w *markersWait, asked *kmsg.WriteTxnMarkersRequestMarker, topic *kmsg.WriteTxnMarkersRequestMarkerTopic,
+	refused bool,
 ) kmsg.WriteTxnMarkersResponseMarkerTopic {
 	answer := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
 	answer.Topic = validUTF8(topic.Topic)
@@ -50,6 +59,10 @@ func (h *Handlers) markTopic(w *markersWait, asked *kmsg.WriteTxnMarkersRequestM
 	for i, number := range topic.Partitions {
 		p := &answer.Partitions[i]
 		p.Partition = number
+		if refused {
+			p.ErrorCode = int16(protocol.UnknownServerError)
+			continue
+		}
 		commit, err := h.mark(asked, topic.Topic, number)
 		p.ErrorCode = int16(codeOf(err))
 		if commit != nil {

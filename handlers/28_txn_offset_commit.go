@@ -14,12 +14,17 @@ import (
 func (h *Handlers) txnOffsetCommit(r *protocol.Request, req *kmsg.TxnOffsetCommitRequest) protocol.Response {
 	body := kmsg.NewPtrTxnOffsetCommitResponse()
 	body.Version = req.Version
-	body.Topics = make([]kmsg.TxnOffsetCommitResponseTopic, len(req.Topics))
+	body.Topics = make([]kmsg.TxnOffsetCommitResponseTopic, 0, len(req.Topics))
 	known := *req
 	known.Topics = make([]kmsg.TxnOffsetCommitRequestTopic, 0, len(req.Topics))
 	var places []*kmsg.TxnOffsetCommitResponseTopicPartition // of the partitions of known, in their order
 	for i := range req.Topics {
-		asked, answer := &req.Topics[i], &body.Topics[i]
+		asked := &req.Topics[i]
+		if len(asked.Partitions) == 0 {
+			continue // and isn't answered
+		}
+		body.Topics = append(body.Topics, kmsg.TxnOffsetCommitResponseTopic{})
+		answer := &body.Topics[len(body.Topics)-1]
 		t, unknown := h.topicAsked(req.Version >= 6, asked.TopicID, asked.Topic)
 		answer.TopicID, answer.Topic = asked.TopicID, validUTF8(asked.Topic)
 		answer.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(asked.Partitions))

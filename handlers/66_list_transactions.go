@@ -44,7 +44,9 @@ func (h *Handlers) listTransactions(r *protocol.Request, req *kmsg.ListTransacti
 	for _, name := range req.StateFilters {
 		s, known := txn.StatusNamed(name)
 		if !known {
-			body.UnknownStateFilters = append(body.UnknownStateFilters, strings.Clone(name))
+			if !slices.Contains(body.UnknownStateFilters, name) {
+				body.UnknownStateFilters = append(body.UnknownStateFilters, strings.Clone(name))
+			}
 			continue
 		}
 		f.states = append(f.states, s)

@@ -53,6 +53,7 @@ func TestJoinIsAnsweredOnAnotherGoroutine(t *testing.T) {
 func TestGroupRequestsAtEveryVersion(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
+	c.create("a")
 	c.groups.fetched = kmsg.NewPtrOffsetFetchResponse()
 	for _, key := range []int16{
 		protocol.KeyOffsetCommit, protocol.KeyOffsetFetch, protocol.KeyJoinGroup, protocol.KeyHeartbeat, protocol.KeyLeaveGroup,
@@ -62,6 +63,9 @@ func TestGroupRequestsAtEveryVersion(t *testing.T) {
 		e := c.table[key]
 		for v := e.AcceptMin; v <= e.Max; v++ {
 			q := kmsg.RequestForKey(key)
+			if key == protocol.KeyOffsetCommit { // one without partitions wouldn't
+				q = commit(v, commitTo("a", c.topicByName("a").ID, 0))
+			}
 			q.SetVersion(v)
 			ask(c, q, kmsg.ResponseForKey(key))
 			if c.groups.last().Key() != key {

@@ -52,7 +52,7 @@ func (c *Coordinator) describe(version int16, id string) kmsg.DescribeGroupsResp
 	return d
 }
 
-// describe fills in the members. What they work by and what was assigned is only shown when it holds.
+// describe fills in the members. What they work by is only shown when it holds; assignments stay until there are others.
 func (k *classic) describe(d *kmsg.DescribeGroupsResponseGroup) {
 	d.State, d.ProtocolType = k.state.String(), k.protocolType
 	if k.state == stateStable {
@@ -62,20 +62,25 @@ func (k *classic) describe(d *kmsg.DescribeGroupsResponseGroup) {
 		member := kmsg.NewDescribeGroupsResponseGroupMember()
 		member.MemberID, member.InstanceID = m.id, m.instance
 		member.ClientID, member.ClientHost = m.clientID, m.clientHost
-		member.ProtocolMetadata, member.MemberAssignment = []byte{}, []byte{}
+		member.ProtocolMetadata, member.MemberAssignment = []byte{}, append([]byte{}, m.assignment...)
 		if k.state == stateStable {
 			member.ProtocolMetadata = m.metadata(k.protocol)
-			member.MemberAssignment = append(member.MemberAssignment, m.assignment...)
 		}
 		d.Members = append(d.Members, member)
 	}
 }
 
-// ListGroups lists all groups, or those of some states and types. Filters ignore case.
+// ListGroups lists all groups, or those of some states and types. Filters ignore case, and space around states.
 func (c *Coordinator) ListGroups(req *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse {
 	answer := kmsg.NewPtrListGroupsResponse()
 	answer.Groups = []kmsg.ListGroupsResponseGroup{}
-	states, types := newFilter(req.StatesFilter), newFilter(req.TypesFilter)
+	states, types := make(filter), make(filter)
+	for _, state := range req.StatesFilter {
+		states.add(strings.TrimSpace(state))
+	}
+	for _, kind := range req.TypesFilter {
+		types.add(kind)
+	}
 	for _, g := range c.all() {
 		if listed, ok := g.list(); ok && states.takes(listed.GroupState) && types.takes(listed.GroupType) {
 			answer.Groups = append(answer.Groups, listed)
@@ -102,26 +107,24 @@ func (g *group) list() (kmsg.ListGroupsResponseGroup, bool) {
 // filter is a set of values in lower case; an empty one takes all.
 type filter map[string]struct{}
 
-func newFilter(values []string) filter {
-	f := make(filter, len(values))
-	for _, v := range values {
-		f[strings.ToLower(v)] = struct{}{}
-	}
-	return f
-}
+func (f filter) add(value string) { f[strings.ToLower(value)] = struct{}{} }
 
 func (f filter) takes(value string) bool {
 	_, ok := f[strings.ToLower(value)]
 	return ok || len(f) == 0
 }
 
-// DeleteGroups deletes groups that have no members, with their offsets. Open transactions don't hinder it.
+// DeleteGroups deletes groups that have no members, with their offsets. Open transactions don't hinder it. A
+// group that is named several times is answered once.
 func (c *Coordinator) DeleteGroups(req *kmsg.DeleteGroupsRequest) *kmsg.DeleteGroupsResponse {
 	answer := kmsg.NewPtrDeleteGroupsResponse()
-	answer.Groups = make([]kmsg.DeleteGroupsResponseGroup, len(req.Groups))
-	for i, id := range req.Groups {
-		answer.Groups[i].Group = id
-		answer.Groups[i].ErrorCode = int16(c.deleteGroup(id))
+	answer.Groups = make([]kmsg.DeleteGroupsResponseGroup, 0, len(req.Groups))
+	done := make(map[string]bool, len(req.Groups))
+	for _, id := range req.Groups {
+		if !done[id] {
+			done[id] = true
+			answer.Groups = append(answer.Groups, kmsg.DeleteGroupsResponseGroup{Group: id, ErrorCode: int16(c.deleteGroup(id))})
+		}
 	}
 	return answer
 }

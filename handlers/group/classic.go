@@ -69,8 +69,9 @@ type classic struct {
 	next         int32
 	marked       int32 // the generation that the mark in the store says a rebalance leads to
 	protocolType string
-	protocol     string // what this generation works by; "" before the first and when Empty
-	leader       string // member id
+	protocol     string              // what this generation works by; "" before the first and when Empty
+	leader       string              // member id
+	topics       map[string]struct{} // that this generation of consumers subscribes to; nil when that isn't known
 
 	order    []*member // by arrival
 	members  map[string]*member
@@ -119,7 +120,7 @@ func (k *classic) insert(m *member, protocolType string) {
 
 // remove takes a member out and answers what it waits for.
 func (k *classic) remove(m *member, code protocol.ErrorCode) {
-	k.answerJoin(m, joinFailed(m.id, code))
+	k.answerJoin(m, joinFailed("", code))
 	k.answerSync(m, syncFailed(code))
 	delete(k.members, m.id)
 	if m.instance != nil && k.static[*m.instance] == m {
@@ -165,8 +166,7 @@ func repeats(protocols []protocolChoice, name string) bool {
 	return false
 }
 
-// choose is the protocol of a set of members: among those that all support, the one that most list first; on a draw
-// the one that the longest member prefers. "" if they have none in common.
+// choose is the protocol of a set of members: among those that all support, the one that most list first. "" if they have none in common.
 func choose(members [][]protocolChoice) string {
 	if len(members) == 0 {
 		return ""
@@ -179,22 +179,16 @@ func choose(members [][]protocolChoice) string {
 			}
 		}
 	}
-	votes := make(map[string]int)
+	var votes []string
 	for _, protocols := range members {
 		for i := range protocols {
 			if support[protocols[i].name] == len(members) {
-				votes[protocols[i].name]++
+				votes = append(votes, protocols[i].name)
 				break
 			}
 		}
 	}
-	best := ""
-	for i := range members[0] {
-		if name := members[0][i].name; votes[name] > votes[best] {
-			best = name
-		}
-	}
-	return best
+	return mostVoted(votes)
 }
 
 // chooseProtocol is the protocol for the current members, as if one of them had other protocols.
@@ -322,6 +316,7 @@ func (k *classic) completeJoin(t *turn) {
 	}
 	k.generation, k.next = k.next, k.next+1
 	k.protocol = k.chooseProtocol(nil, nil)
+	k.noteTopics()
 	k.state, k.joinBy = stateCompletingRebalance, 0
 	for _, m := range k.order {
 		m.isNew, m.synced = false, false
@@ -365,6 +360,7 @@ func (k *classic) becomeEmpty(t *turn) {
 	k.generation, k.next = k.next, k.next+1
 	k.state, k.protocol, k.leader = stateEmpty, "", ""
 	k.initial, k.joinBy, k.syncBy, k.emptySinceMs = false, 0, 0, t.wallMs
+	k.noteTopics()
 }
 
 // dropAssignments tells those who wait for the leader's assignment that none comes. Their sessions begin anew: they may

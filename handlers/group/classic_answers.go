@@ -46,7 +46,9 @@ func (k *classic) joined(m *member) *kmsg.JoinGroupResponse {
 	answer := kmsg.NewPtrJoinGroupResponse()
 	answer.Generation = k.generation
 	answer.ProtocolType = kmsg.StringPtr(k.protocolType)
-	answer.Protocol = kmsg.StringPtr(k.protocol)
+	if k.protocol != "" { // which some protocol is called
+		answer.Protocol = kmsg.StringPtr(k.protocol)
+	}
 	answer.LeaderID = k.leader
 	answer.MemberID = m.id
 	answer.Members = []kmsg.JoinGroupResponseMember{}

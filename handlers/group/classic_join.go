@@ -98,10 +98,10 @@ func (c *Coordinator) join(r *joinRequest) {
 		g.classic = newClassic(g)
 	}
 	g.classic.join(t, r)
-	g.buryUnused()
 }
 
-// lockForJoin finds the group, and makes it for a member that has no id yet.
+// lockForJoin finds the group, and makes it for a member that has no id yet. Though the join be refused, the group is there
+// until the next sweep.
 func (c *Coordinator) lockForJoin(r *joinRequest) *group {
 	if r.MemberID == "" {
 		return c.lockOrMake(r.Group)
@@ -203,7 +203,10 @@ func (k *classic) add(t *turn, r *joinRequest, id string) {
 }
 
 func newMember(r *joinRequest, id string) *member {
-	m := &member{id: strings.Clone(id), instance: keepString(r.InstanceID)}
+	m := &member{
+		id: strings.Clone(id), instance: keepString(r.InstanceID),
+		clientID: strings.Clone(r.client.ID), clientHost: strings.Clone(r.client.Host),
+	}
 	m.update(r)
 	return m
 }
@@ -275,7 +278,7 @@ func (k *classic) update(m *member, r *joinRequest) {
 // notices, unless the protocol of the group would change.
 func (k *classic) replaceStatic(t *turn, r *joinRequest, old *member, id string) {
 	next := newMember(r, id)
-	next.assignment = old.assignment
+	next.clientID, next.clientHost, next.assignment = old.clientID, old.clientHost, old.assignment
 	if k.state == stateStable && k.chooseProtocol(old, next.protocols) == k.protocol {
 		k.replaceQuietly(t, r, old, next)
 		return

@@ -9,6 +9,9 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
+// versionSyncProtocol is the first version of SyncGroup in which a member has to say what it takes the group to work by.
+const versionSyncProtocol = 5
+
 // SyncGroup gives a member its assignment, and empties the request. It returns when the leader has assigned, which takes at
 // most the rebalance timeout, or soon after ctx ends.
 func (c *Coordinator) SyncGroup(ctx context.Context, version int16, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
@@ -19,7 +22,11 @@ func (c *Coordinator) SyncGroup(ctx context.Context, version int16, req *kmsg.Sy
 }
 
 func (c *Coordinator) sync(req *kmsg.SyncGroupRequest, w *waiter[*kmsg.SyncGroupResponse]) {
-	if req.Group == "" {
+	switch {
+	case w.version >= versionSyncProtocol && (req.ProtocolType == nil || req.Protocol == nil):
+		w.answer(syncFailed(protocol.InconsistentGroupProtocol))
+		return
+	case req.Group == "":
 		w.answer(syncFailed(protocol.InvalidGroupID))
 		return
 	}

@@ -2,8 +2,12 @@ package group
 
 import "github.com/kbroker/kbroker/protocol"
 
-// versionMemberEpoch is the first version of OffsetCommit that knows member epochs.
-const versionMemberEpoch = 9
+// versionMemberEpoch is the first version of OffsetCommit that knows member epochs, versionTxnMemberEpoch that of
+// TxnOffsetCommit.
+const (
+	versionMemberEpoch    = 9
+	versionTxnMemberEpoch = 6
+)
 
 // stale is the code for an epoch that isn't the member's, in the terms of its protocol.
 func (m *consumerMember) stale() protocol.ErrorCode {
@@ -13,9 +17,9 @@ func (m *consumerMember) stale() protocol.ErrorCode {
 	return protocol.StaleMemberEpoch
 }
 
-// staleFor is the same for a commit. TxnOffsetCommit knows no member epochs.
+// staleFor is the same for a commit.
 func (m *consumerMember) staleFor(r *commitRequest) protocol.ErrorCode {
-	if r.transactional {
+	if r.transactional && r.version < versionTxnMemberEpoch {
 		return protocol.IllegalGeneration
 	}
 	return m.stale()

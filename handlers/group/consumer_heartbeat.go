@@ -190,8 +190,8 @@ func (h *heartbeat) newMember(id string) (*consumerMember, *refusal) {
 	return &consumerMember{id: strings.Clone(id)}, nil
 }
 
-// staticMember finds the member of an instance. A member that joins takes the place of the one before if that one has left
-// for a while, or speaks the classic protocol.
+// staticMember finds the member of an instance. A member that joins takes the place of the one before, which may be itself,
+// if that one has left for a while, or speaks the classic protocol.
 func (h *heartbeat) staticMember(id, instance string) (*consumerMember, *refusal) {
 	m := h.k.static[instance]
 	switch {
@@ -199,7 +199,7 @@ func (h *heartbeat) staticMember(id, instance string) (*consumerMember, *refusal
 		return h.newMember(id)
 	case m == nil:
 		return nil, refuse(protocol.UnknownMemberID, "Instance id %s is unknown.", instance)
-	case m.id == id:
+	case m.id == id && (h.req.MemberEpoch != 0 || m.classic != nil || m.epoch == epochLeft):
 		return m, h.checkEpoch(m)
 	case h.req.MemberEpoch != 0:
 		return nil, refuse(protocol.FencedInstanceID, "Static member %s with instance id %s was fenced by member %s.", id, instance, m.id)

@@ -100,18 +100,13 @@ func (c *change) maybeAssign(t *turn, interval time.Duration) {
 
 // preferredAssignor is the name of the one that most members ask for, or the first on offer.
 func preferredAssignor(offered []string, members []*consumerMember) string {
-	votes := make(map[string]int)
+	var votes []string
 	for _, m := range members {
 		if m.assignor != "" {
-			votes[m.assignor]++
+			votes = append(votes, m.assignor)
 		}
 	}
-	best := ""
-	for _, name := range slices.Sorted(maps.Keys(votes)) {
-		if best == "" || votes[name] > votes[best] {
-			best = name
-		}
-	}
+	best := mostVoted(votes)
 	if best == "" && len(offered) > 0 {
 		best = offered[0]
 	}

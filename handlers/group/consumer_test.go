@@ -348,14 +348,17 @@ func TestAStaticMemberKeepsItsPartitionsWhileItIsAway(t *testing.T) {
 	second.want("a/0 a/1")
 }
 
-func TestAStaticMemberMayJoinAgainWithItsOwnID(t *testing.T) {
+func TestAStaticMemberJoinsAgainOnlyAfterItLeft(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)
 	b.makeTopic("a", 1)
 	m := b.native("m1", "a")
 	m.instance = "i"
 	m.beat()
-	m.epoch = 0 // the answer was lost
+	m.epoch = 0 // as if the answer had been lost
+	wantCode(t, "joining twice", m.try(), protocol.UnreleasedInstanceID)
+	m.leave(epochLeft)
+	m.epoch = 0
 	m.beat()
 	m.want("a/0")
 }
@@ -493,5 +496,23 @@ func TestManyMembersThatJoinTogetherShareOneAssignment(t *testing.T) {
 		if m.owned.size() != 1 {
 			t.Fatalf("%s has %q", m.id, m.has())
 		}
+	}
+}
+
+func TestAStaleEpochIsToldInTheTermsOfTheVersion(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	b.makeTopic("a", 1)
+	m := b.native("m1", "a")
+	m.beat()
+	for version, want := range map[int16]protocol.ErrorCode{
+		3: protocol.IllegalGeneration, 5: protocol.IllegalGeneration, 6: protocol.StaleMemberEpoch,
+	} {
+		req := kmsg.NewPtrTxnOffsetCommitRequest()
+		req.Version, req.Group, req.ProducerID, req.MemberID, req.Generation = version, "g", 7, "m1", m.epoch+1
+		req.Topics = []kmsg.TxnOffsetCommitRequestTopic{{
+			Topic: "a", Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{kmsg.NewTxnOffsetCommitRequestTopicPartition()},
+		}}
+		wantCode(t, "a stale epoch", b.TxnOffsetCommit(req).Topics[0].Partitions[0].ErrorCode, want)
 	}
 }

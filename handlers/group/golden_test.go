@@ -52,7 +52,7 @@ type goldenAnswer struct {
 
 func TestAnswersAsKafka(t *testing.T) {
 	t.Parallel()
-	for _, area := range []string{"groups-classic", "offsets", "groups-admin", "groups-848"} {
+	for _, area := range []string{"groups-classic", "offsets", "groups-admin", "groups-848", "edges"} {
 		goldenArea(t, area)
 	}
 }
@@ -457,8 +457,13 @@ func (b *goldenBroker) expand(s string) string {
 			}
 			return strings.Repeat(what, n)
 		}
-		b.t.Fatalf("unknown variable %s", v)
-		return ""
+		base, plus, _ := strings.Cut(name, "+")
+		value, err := strconv.Atoi(b.vars[base])
+		more, moreErr := strconv.Atoi(plus)
+		if err != nil || moreErr != nil {
+			b.t.Fatalf("unknown variable %s", v)
+		}
+		return strconv.Itoa(value + more)
 	})
 }
 

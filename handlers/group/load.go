@@ -110,6 +110,7 @@ func restoreClassic(t *turn, g *group, s *stored) *classic {
 		if k.members[r.leader] != nil {
 			k.leader = r.leader
 		}
+		k.noteTopics()
 	}
 	if len(k.order) > 0 {
 		k.state = stateStable

@@ -34,9 +34,8 @@ type member struct {
 	synced   bool          // has asked for its assignment in this generation
 }
 
-// update takes over what the member says in a join.
+// update takes over what the member says in a join. What client it is stays as it was told first.
 func (m *member) update(r *joinRequest) {
-	m.clientID, m.clientHost = strings.Clone(r.client.ID), strings.Clone(r.client.Host)
 	m.session, m.rebalance = r.sessionTimeout(), r.rebalanceTimeout()
 	m.protocols = keepProtocols(r.Protocols)
 }

@@ -122,6 +122,7 @@ func (k *consumer) downgrade(t *turn, gone []*consumerMember, joining *joinReque
 		}
 	}
 	next.protocol = next.chooseProtocol(nil, nil)
+	next.noteTopics()
 	for _, m := range next.order {
 		// What it has, not what it is to have: if the group is upgraded again before it rejoins, nobody else may get that.
 		had := k.members[m.id]

@@ -29,7 +29,9 @@ func (c *Coordinator) OffsetDelete(req *kmsg.OffsetDeleteRequest) *kmsg.OffsetDe
 	topics := c.topics()
 	for i := range req.Topics {
 		answered, there := g.deletable(topics, &req.Topics[i])
-		answer.Topics = append(answer.Topics, answered)
+		if len(answered.Partitions) > 0 {
+			answer.Topics = append(answer.Topics, answered)
+		}
 		deleted = append(deleted, there...)
 	}
 	g.offsets.mu.Lock()

@@ -13,23 +13,31 @@ func subscription(metadata []byte) (kmsg.ConsumerMemberMetadata, bool) {
 	return s, err == nil
 }
 
-// subscribes says whether a member subscribes to the topic. Where that can't be known, in a group of consumers, it may.
+// subscribes says whether the generation that is, or was last, subscribes to the topic. Where that can't be known, in a
+// group of consumers, it may.
 func (k *classic) subscribes(topic string) bool {
-	if k.protocolType != consumerProtocolType || len(k.order) == 0 {
-		return false
+	if k.topics == nil {
+		return k.protocolType == consumerProtocolType
 	}
-	if k.protocol == "" {
-		return true
+	_, subscribed := k.topics[topic]
+	return subscribed
+}
+
+// noteTopics looks what the members of a new generation subscribe to.
+func (k *classic) noteTopics() {
+	k.topics = nil
+	if k.protocolType != consumerProtocolType {
+		return
 	}
-	subscribed := false
+	topics := make(map[string]struct{})
 	for _, m := range k.order {
 		s, ok := subscription(m.metadata(k.protocol))
 		if !ok {
-			return true
+			return
 		}
 		for _, name := range s.Topics {
-			subscribed = subscribed || name == topic
+			topics[name] = struct{}{}
 		}
 	}
-	return subscribed
+	k.topics = topics
 }

@@ -23,15 +23,19 @@ type Synonym struct {
 	Source Source
 }
 
-// Wanted says which entries to describe: those of the names given; all that Apache Kafka has if there are none.
+// Wanted says which entries to describe: those of the names given; all that Apache Kafka has if there are none. Hidden ones
+// are described only where they are set.
 type Wanted []string
 
-// picks says whether a key is wanted.
-func (w Wanted) picks(k *Key) bool {
-	if len(w) == 0 {
-		return !k.Own && !k.Hidden
+// picks says whether a key is wanted. A hidden one is only told of where it is set: in one of the layers.
+func (w Wanted) picks(k *Key, layers ...map[string]string) bool {
+	if len(w) > 0 && !slices.Contains(w, k.Name) || len(w) == 0 && k.Own {
+		return false
 	}
-	return slices.Contains(w, k.Name)
+	return !k.Hidden || slices.ContainsFunc(layers, func(layer map[string]string) bool {
+		_, set := layer[k.Name]
+		return set
+	})
 }
 
 // DescribeBroker describes the settings of this broker, sorted by name.
@@ -39,7 +43,7 @@ func (b *Broker) DescribeBroker(wanted Wanted) []Entry {
 	s := b.now.Load()
 	var out []Entry
 	for _, k := range b.table.Keys(BrokerScope) {
-		if wanted.picks(k) {
+		if wanted.picks(k, s.broker, s.clusterDefault, s.static) {
 			out = append(out, s.brokerEntry(b.table, k))
 		}
 	}
@@ -174,7 +178,7 @@ func (b *Broker) DescribeTopic(configs map[string]string, wanted Wanted) []Entry
 	s := b.now.Load()
 	out := make([]Entry, 0, len(b.table.Keys(TopicScope)))
 	for _, k := range b.table.Keys(TopicScope) {
-		if wanted.picks(k) {
+		if wanted.picks(k, configs) {
 			out = append(out, s.topicEntry(b.table, k, configs))
 		}
 	}
@@ -205,7 +209,7 @@ func (b *Broker) DescribeGroup(name string, wanted Wanted) []Entry {
 	s := b.now.Load()
 	var out []Entry
 	for _, k := range b.table.Keys(GroupScope) {
-		if wanted.picks(k) {
+		if wanted.picks(k, s.groups[name]) {
 			out = append(out, s.groupEntry(b.table, k, s.groups[name]))
 		}
 	}
@@ -234,7 +238,7 @@ func (b *Broker) DescribeClientMetrics(name string, wanted Wanted) []Entry {
 	configs := b.now.Load().clientMetrics[name]
 	var out []Entry
 	for _, k := range b.table.Keys(ClientMetricsScope) {
-		if !wanted.picks(k) {
+		if !wanted.picks(k, configs) {
 			continue
 		}
 		e := Entry{Name: k.Name, Type: k.Type, Value: k.Default, Source: FromDefault, Doc: k.Doc}

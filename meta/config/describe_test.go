@@ -42,7 +42,8 @@ func TestAllOfKafkasKeysAreDescribedAndOthersWhenNamed(t *testing.T) {
 		"client metrics": {b.DescribeClientMetrics("m", nil), 3},
 		"cluster":        {b.DescribeClusterDefault(nil), 1},
 		"own":            {b.DescribeBroker(config.Wanted{"log.sync", "nosuch"}), 1},
-		"hidden":         {b.DescribeTopic(nil, config.Wanted{"internal.segment.bytes"}), 1},
+		"hidden":         {b.DescribeTopic(nil, config.Wanted{"internal.segment.bytes"}), 0},
+		"hidden, set":    {b.DescribeTopic(map[string]string{"internal.segment.bytes": "2000000"}, nil), 38},
 		"named twice":    {b.DescribeTopic(nil, config.Wanted{"retention.ms", "retention.ms"}), 1},
 	} {
 		if len(c.entries) != c.want {

@@ -116,7 +116,7 @@ type Key struct {
 	NoEffect bool
 	// Own marks a key that Apache Kafka doesn't have; it is described only when named.
 	Own bool
-	// Hidden marks a key of Kafka's own, for its tests and for plugins; it is described only when named.
+	// Hidden marks a key of Kafka's own, for its tests and for plugins; it is described only where it is set.
 	Hidden bool
 	// Doc says in a sentence what the key does, without markup.
 	Doc string

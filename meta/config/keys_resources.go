@@ -108,7 +108,7 @@ func clientMetricsKeys() []Key {
 	}
 }
 
-// hiddenGroupKeys are keys of groups that Apache Kafka describes only when they are named.
+// hiddenGroupKeys are keys of groups that Apache Kafka describes only where they are set.
 func hiddenGroupKeys() []Key {
 	return []Key{
 		{
