@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/kbroker/kbroker/storage/vfs"
@@ -15,16 +16,22 @@ import (
 // synced piece by piece, and would be lost with its name.
 func makeDataDir(files vfs.FS, dir string) error {
 	var missing []string
-	for name := filepath.Clean(dir); ; name = filepath.Dir(name) {
-		if _, err := files.Stat(name); err == nil || name == filepath.Dir(name) {
+	there := filepath.Clean(dir)
+	for ; there != filepath.Dir(there); there = filepath.Dir(there) {
+		if _, err := files.Stat(there); err == nil {
 			break
 		}
-		missing = append(missing, name)
+		missing = append(missing, there)
 	}
-	if err := files.MkdirAll(dir, dirPerm); err != nil {
-		return err
+	// An empty one may be what a start left that was killed before its sync. One that is somebody else's need not be synced, and
+	// perhaps can't be.
+	if names, err := files.List(there); err == nil && len(names) == 0 {
+		_ = files.SyncDir(filepath.Dir(there))
 	}
-	for _, name := range missing {
+	for _, name := range slices.Backward(missing) {
+		if err := files.MkdirAll(name, dirPerm); err != nil {
+			return err
+		}
 		if err := files.SyncDir(filepath.Dir(name)); err != nil {
 			return err
 		}
