@@ -394,7 +394,7 @@ func (r *recovery) dropBelowStart() {
 			names = append(names, filepath.Join(r.log.dir, segment.FileName(base, suffix)))
 		}
 		r.log.set.remove(&removal{part: r.log.part, names: names})
-		delete(r.log.mu.aborted.files, base)
+		r.log.mu.aborted.forget(base)
 	}
 	r.bases = r.bases[n:]
 }
@@ -541,6 +541,9 @@ func (r *recovery) settleLast(s *segment.Segment) error {
 		l.reportDamage(s, segment.Damage{From: s.Size(), To: s.Size(), First: r.end, Next: end, Kind: "batches are missing"})
 	}
 	if len(s.Damages()) == 0 && end == r.end {
+		if err := r.syncNames(s); err != nil {
+			return err
+		}
 		return s.Activate()
 	}
 	r.end = end
@@ -553,6 +556,15 @@ func (r *recovery) settleLast(s *segment.Segment) error {
 	}
 	l.mu.segments = append(l.mu.segments, fresh)
 	return nil
+}
+
+// syncNames makes the names of the last segment's files durable, which a process that was killed may have left undone, and
+// without which no sync of what they hold lasts. A checkpoint of this very segment with nothing behind it is from later.
+func (r *recovery) syncNames(s *segment.Segment) error {
+	if r.trusted && r.snapshot.base == s.Base && r.examined == 0 {
+		return nil
+	}
+	return r.log.set.fs.SyncDir(r.log.dir)
 }
 
 // keepTorn copies bytes that are about to be cut off to a file beside the segment, unless they are all zero.
