@@ -233,6 +233,7 @@ func (v *voyage) settings(k kind) map[string]string {
 		"index.interval.bytes": []string{"0", "300", "4096"}[v.rng.IntN(3)], "min.cleanable.dirty.ratio": "0.01",
 		"file.delete.delay.ms": []string{"0", "2000"}[v.rng.IntN(2)], "delete.retention.ms": []string{"0", "3000"}[v.rng.IntN(2)],
 		"segment.ms": []string{"604800000", "2000"}[v.rng.IntN(2)], "cleanup.policy": "delete",
+		"flush.messages": []string{"12", "9223372036854775807"}[v.rng.IntN(2)],
 	}
 	if k.compact {
 		configs["cleanup.policy"] = "compact"
@@ -406,8 +407,7 @@ func (v *voyage) appendTo(t *track, l *storage.Log) {
 	lasting := false
 	for range 1 + v.rng.IntN(3) {
 		b := v.makeBatch(t)
-		durable := v.chance(8)
-		a, err := l.Append(b, storage.AppendOptions{TransactionVerified: true, RequireDurable: durable, Marker: b.IsControl()})
+		a, err := l.Append(b, storage.AppendOptions{TransactionVerified: true})
 		if v.failed("append to "+t.String(), err) {
 			return
 		}
@@ -415,8 +415,8 @@ func (v *voyage) appendTo(t *track, l *storage.Log) {
 		if b.LeaderEpoch() < t.epochFloor {
 			v.fatal("%s: batch at %d has leader epoch %d, want at least %d", t, b.BaseOffset(), b.LeaderEpoch(), t.epochFloor)
 		}
-		v.trace("%s: %d..%d, epoch %d, producer %d, control %v, durable %v", t, b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(),
-			b.ProducerID(), b.IsControl(), durable)
+		v.trace("%s: %d..%d, epoch %d, producer %d, control %v, waits %v", t, b.BaseOffset(), b.LastOffset(), b.LeaderEpoch(),
+			b.ProducerID(), b.IsControl(), a.Commit != nil)
 		last, lasting = a.Commit, a.Commit != nil
 	}
 	if !lasting || v.chance(6) {

@@ -150,9 +150,7 @@ func (m MarkerLogs) append(log Log, marker txn.Marker, epoch int32) (txn.Commit,
 // appendMarker ends a producer's transaction in a log. What it returns, if not nil, is to be waited for.
 func appendMarker(log Log, m txn.Marker, epoch int32, nowMs int64) (storage.Commit, error) {
 	b := batch.ControlBatch(m.ProducerID, m.Epoch, batch.Marker{Commit: m.Commit, CoordinatorEpoch: epoch}, nowMs)
-	done, err := log.Append(b, storage.AppendOptions{
-		Marker: true, CoordinatorEpoch: epoch, TransactionV2: m.Version >= transactionsV2,
-	})
+	done, err := log.Append(b, storage.AppendOptions{TransactionV2: m.Version >= transactionsV2})
 	return done.Commit, err
 }
 

@@ -38,6 +38,14 @@ func (a *aborted) add(base int64, c producer.Completed) {
 	a.list = append(a.list, abortedTxn{c.ProducerID, c.FirstOffset, c.LastOffset, c.LastStable})
 }
 
+// forget drops those of a segment that is no longer part of the log.
+func (a *aborted) forget(base int64) {
+	delete(a.files, base)
+	if a.base == base {
+		a.list, a.saved = nil, 0
+	}
+}
+
 // counts is how many entries each .txnindex file must have. The caller holds mu.
 func (a *aborted) counts() map[int64]int {
 	if len(a.list) == 0 && len(a.files) == 0 {

@@ -14,7 +14,7 @@ func abortedLog(tb testing.TB, segments, each int) *Log {
 	w.config.Sync = SyncNone
 	l := w.open()
 	add := func(b batch.Batch) {
-		if _, err := l.Append(b, AppendOptions{TransactionVerified: true, Marker: b.IsControl()}); err != nil {
+		if _, err := l.Append(b, AppendOptions{TransactionVerified: true}); err != nil {
 			tb.Fatal(err)
 		}
 	}

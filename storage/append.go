@@ -34,7 +34,7 @@ func (l *Log) Append(b batch.Batch, o AppendOptions) (Appended, error) {
 	if err = s.Write(b); err != nil {
 		return Appended{}, l.writeError("append", err)
 	}
-	return l.publish(b, o, config, s), nil
+	return l.publish(b, config, s), nil
 }
 
 // admit checks whether a batch may be appended. answered is true if it was before. The caller holds writing.
@@ -64,7 +64,7 @@ func (l *Log) admit(b batch.Batch, o AppendOptions, config *Config) (done Append
 	}
 	return Appended{
 		BaseOffset: duplicate.BaseOffset, Duplicate: true, DuplicateTimestamp: duplicate.MaxTimestamp,
-		LogStart: l.mu.offsets.Start, Commit: l.commitOf(duplicate.LastOffset, o, config),
+		LogStart: l.mu.offsets.Start, Commit: l.commitOf(duplicate.LastOffset),
 	}, true, nil
 }
 
@@ -77,7 +77,7 @@ func (l *Log) producers(config *Config) *producer.State {
 }
 
 // publish makes a written batch part of the log and, as far as the mode says so, visible. The caller holds writing.
-func (l *Log) publish(b batch.Batch, o AppendOptions, config *Config, s *segment.Segment) Appended {
+func (l *Log) publish(b batch.Batch, config *Config, s *segment.Segment) Appended {
 	l.mu.Lock()
 	if l.mu.endPos == 0 {
 		l.begun(config)
@@ -101,7 +101,7 @@ func (l *Log) publish(b batch.Batch, o AppendOptions, config *Config, s *segment
 		moved = l.advance(l.mu.offsets.End, l.mu.endPos)
 	}
 	answer := Appended{BaseOffset: b.BaseOffset(), LogStart: l.mu.offsets.Start}
-	if strict || o.RequireDurable || (config.FlushMessages > 0 && l.mu.unsynced >= config.FlushMessages) {
+	if strict || (config.FlushMessages > 0 && l.mu.unsynced >= config.FlushMessages) {
 		answer.Commit = l.join()
 	} else {
 		l.syncLater(config)

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/kbroker/kbroker/protocol/clock"
 )
@@ -72,27 +71,6 @@ func (l *Log) shut() {
 		s.Close()
 	}
 	l.wake()
-}
-
-// snapshotWithStart writes a snapshot whose log start is the one given. The caller holds writing.
-func (l *Log) snapshotWithStart(start int64) error {
-	l.pauseSyncs()
-	defer l.resumeSyncs()
-	if err := l.flush(); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	s := l.mu.active()
-	var c *snapshot
-	if s != nil {
-		c = l.capture(s)
-	}
-	l.mu.Unlock()
-	if c == nil {
-		return fmt.Errorf("%s: no snapshot to keep the log start in", filepath.Base(l.dir))
-	}
-	c.start = start
-	return l.writeSnapshot(c, s)
 }
 
 func stop(t *clock.Timer) {

@@ -54,8 +54,8 @@ func (l *Log) join() *group {
 }
 
 // commitOf is what a duplicate waits for: the group of the first batch, if it isn't durable yet. The caller holds mu.
-func (l *Log) commitOf(lastOffset int64, o AppendOptions, config *Config) Commit {
-	if lastOffset < l.mu.offsets.HighWatermark && (config.syncsEveryWrite() || !o.RequireDurable) {
+func (l *Log) commitOf(lastOffset int64) Commit {
+	if lastOffset < l.mu.offsets.HighWatermark {
 		return nil
 	}
 	if g := l.mu.inFlight; g != nil && lastOffset < g.end {

@@ -139,6 +139,35 @@ func TestADuplicateIsAnsweredNoEarlierThanTheBatchItself(t *testing.T) {
 	g.set(false)
 }
 
+// TestADuplicateWaitsForTheSyncOfItsBatch: one that is under way may have begun before the batch was written.
+func TestADuplicateWaitsForTheSyncOfItsBatch(t *testing.T) {
+	t.Parallel()
+	w, d := simWorld(t)
+	l := w.open()
+	g := newGate(d)
+	g.set(true)
+	before := appendOnly(t, l, makeBatch(t, 0, 1, 1000))
+	<-g.waiting
+	b := batch.NewBuilder(batch.Meta{ProducerID: 7})
+	b.Append(1000, nil, []byte("once"))
+	once, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := append(batch.Batch(nil), once...)
+	a, dup := appendOnly(t, l, once), appendOnly(t, l, again)
+	if !dup.Duplicate || dup.Commit != a.Commit {
+		t.Errorf("duplicate %+v waits for another sync than the batch, %+v", dup, a)
+	}
+	g.set(false)
+	g.release <- nil
+	for _, c := range []Commit{before.Commit, a.Commit, dup.Commit} {
+		if err := c.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestAFailedSyncMakesTheLogReadOnlyAndIsNotRetried(t *testing.T) {
 	t.Parallel()
 	w, d := simWorld(t)
@@ -297,7 +326,7 @@ func TestReadersAndWritersAcrossRolls(t *testing.T) {
 	t.Parallel()
 	w := osWorld(t)
 	w.config.SegmentBytes = 3000
-	w.config.Sync = SyncNone
+	w.config.Sync, w.config.FlushMessages = SyncNone, 40
 	l := w.open()
 	const writers, each = 4, 150
 	var wg sync.WaitGroup
@@ -305,7 +334,7 @@ func TestReadersAndWritersAcrossRolls(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				b := makeBatch(t, n*each+i, 1+i%3, 1000)
-				a, err := l.Append(b, AppendOptions{RequireDurable: i%20 == 0})
+				a, err := l.Append(b, AppendOptions{})
 				if err == nil && a.Commit != nil {
 					err = a.Commit.Wait(t.Context())
 				}

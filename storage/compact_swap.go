@@ -125,10 +125,7 @@ func (l *Log) splice(r *replacement, s *swap) {
 	l.mu.swaps++
 	a := &l.mu.aborted
 	for _, base := range s.replaced {
-		delete(a.files, base)
-		if a.base == base {
-			a.list, a.saved = nil, 0
-		}
+		a.forget(base)
 	}
 	for base, n := range r.aborted {
 		if a.files == nil {

@@ -61,6 +61,7 @@ func newVoyage(tb testing.TB, seed uint64) *voyage {
 	c.IndexIntervalBytes = []int64{0, 200, 1000, 4096}[rng.IntN(4)]
 	c.IndexBytes = []int64{320, 1024, 1 << 20}[rng.IntN(3)]
 	c.Sync = []SyncMode{SyncEveryWrite, SyncEveryWrite, SyncInterval, SyncNone}[rng.IntN(4)]
+	c.FlushMessages = []int64{0, 10}[rng.IntN(2)]
 	c.ProducerExpiration = -1
 	return v
 }
@@ -94,7 +95,7 @@ func (v *voyage) append() {
 	var end int64
 	for range 1 + v.rng.IntN(3) {
 		b := v.batch()
-		a, err := v.log.Append(b, AppendOptions{TransactionVerified: true, RequireDurable: v.rng.IntN(8) == 0})
+		a, err := v.log.Append(b, AppendOptions{TransactionVerified: true})
 		if err != nil {
 			if !errors.Is(err, simdisk.ErrPowerCut) && !errors.Is(err, ErrReadOnly) {
 				v.tb.Fatalf("append: %v", err)

@@ -347,6 +347,9 @@ func TestRottenSegmentIsNeitherCompactedNorHidden(t *testing.T) {
 			if !errors.Is(err, ErrDamaged) {
 				t.Errorf("rot was hidden: %v", err)
 			}
+			if plan, _ := l.planCompaction(w.clock.Now()); len(plan.segments) != 0 {
+				t.Errorf("%d segments from the damaged one on are to be compacted", len(plan.segments))
+			}
 		default:
 			if err != nil {
 				t.Error(err)

@@ -28,7 +28,7 @@ type SetOptions struct {
 	// Epoch is the broker's start counter. A partition's leader epoch is Epoch less the epochBase given to Open.
 	Epoch int32
 	// LogStart returns the durable log start offset of a partition, 0 if there is none; SetLogStart makes one durable
-	// before it returns. Nil: the snapshot alone keeps it.
+	// before it returns. Nil: log starts don't move.
 	LogStart    func(Partition) int64
 	SetLogStart func(Partition, int64) error
 	// Maintenance tells how logs are looked after; it is asked again and again. Nil: there is no retention, compaction or
@@ -67,6 +67,9 @@ type Set struct {
 	}
 }
 
+// errNoLogStart is returned by a trim where nothing keeps log starts.
+var errNoLogStart = errors.New("there is no place to keep a log start")
+
 // OpenSet prepares the data directory. It opens no logs.
 func OpenSet(fs vfs.FS, dir string, o SetOptions) (*Set, error) {
 	s := &Set{
@@ -83,7 +86,7 @@ func OpenSet(fs vfs.FS, dir string, o SetOptions) (*Set, error) {
 		s.options.LogStart = func(Partition) int64 { return 0 }
 	}
 	if s.options.SetLogStart == nil {
-		s.options.SetLogStart = s.snapshotLogStart
+		s.options.SetLogStart = func(Partition, int64) error { return errNoLogStart }
 	}
 	if s.options.MaxOpenFiles <= 0 {
 		s.options.MaxOpenFiles = defaultOpenFiles
@@ -263,13 +266,4 @@ func (s *Set) totals() totals {
 		return true
 	})
 	return t
-}
-
-// snapshotLogStart keeps a log start in the partition's snapshot, where nothing else does.
-func (s *Set) snapshotLogStart(p Partition, start int64) error {
-	l, err := s.Get(p.ID, p.Number)
-	if err != nil {
-		return err
-	}
-	return l.snapshotWithStart(start)
 }

@@ -48,7 +48,7 @@ func (l *Log) moveStart(start int64) []*segment.Segment {
 	gone := l.mu.segments[:n:n]
 	l.mu.segments = l.mu.segments[n:]
 	for _, s := range gone {
-		delete(l.mu.aborted.files, s.Base)
+		l.mu.aborted.forget(s.Base)
 	}
 	return gone
 }

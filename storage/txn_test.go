@@ -42,7 +42,7 @@ func (x *txn) end(commit bool) batch.Batch {
 
 func (x *txn) append(b batch.Batch) batch.Batch {
 	x.t.Helper()
-	a, err := x.l.Append(b, AppendOptions{TransactionVerified: true, Marker: b.IsControl()})
+	a, err := x.l.Append(b, AppendOptions{TransactionVerified: true})
 	if err == nil && a.Commit != nil {
 		err = a.Commit.Wait(x.t.Context())
 	}

@@ -97,12 +97,6 @@ type AppendOptions struct {
 	// TransactionV2 demands that an unknown producer starts at sequence 0, and that a marker's epoch is above that of the
 	// transaction it ends (KIP-890, KIP-1228).
 	TransactionV2 bool
-	// Marker is set for control batches made by this broker; the checks of producers' batches don't apply.
-	Marker bool
-	// CoordinatorEpoch goes with Marker.
-	CoordinatorEpoch int32
-	// RequireDurable demands that Commit returns only after an fdatasync, whatever the log's mode.
-	RequireDurable bool
 }
 
 // Appended says where a batch went.

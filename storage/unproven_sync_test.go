@@ -32,7 +32,10 @@ func TestWhatAFailedSyncLostIsWrittenAgainByTheNextStart(t *testing.T) {
 		for i := range 400 { // acknowledged once written: the death of the process must not lose them
 			want = append(want, put(t, l, makeBatch(t, 1+i, 5, 1000)))
 		}
-		a, err := l.Append(makeBatch(t, 999, 1, 1000), AppendOptions{RequireDurable: true})
+		c := w.config
+		c.FlushMessages = 1
+		l.SetConfig(c)
+		a, err := l.Append(makeBatch(t, 999, 1, 1000), AppendOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
