@@ -39,7 +39,7 @@ func (g *group) joinConsumer(t *turn, r *joinRequest) {
 	}
 	said, ok := subscription(r.Protocols[0].Metadata)
 	if !ok {
-		r.fail(r.MemberID, protocol.InconsistentGroupProtocol)
+		r.fail("", protocol.InconsistentGroupProtocol)
 		return
 	}
 	if code := k.checkRejoin(r, existing); code != protocol.None {

@@ -195,6 +195,8 @@ func (h *heartbeat) newMember(id string) (*consumerMember, *refusal) {
 func (h *heartbeat) staticMember(id, instance string) (*consumerMember, *refusal) {
 	m := h.k.static[instance]
 	switch {
+	case m == nil && h.req.MemberEpoch == 0 && h.k.members[id] != nil:
+		return h.k.members[id], nil // one that has not been an instance before
 	case m == nil && h.req.MemberEpoch == 0:
 		return h.newMember(id)
 	case m == nil:
