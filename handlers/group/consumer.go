@@ -2,6 +2,7 @@ package group
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -128,7 +129,7 @@ func (k *consumer) inOrder() []*consumerMember {
 	for _, m := range k.members {
 		list = append(list, m)
 	}
-	slices.SortFunc(list, func(a, b *consumerMember) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
+	slices.SortFunc(list, func(a, b *consumerMember) int { return strings.Compare(a.id, b.id) })
 	return list
 }
 
@@ -198,7 +199,7 @@ func (c *change) members() []*consumerMember {
 			list = append(list, m)
 		}
 	}
-	slices.SortFunc(list, func(a, b *consumerMember) int { return slices.Compare([]byte(a.id), []byte(b.id)) })
+	slices.SortFunc(list, func(a, b *consumerMember) int { return strings.Compare(a.id, b.id) })
 	return list
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -208,6 +209,68 @@ func TestTimedOutTransactionsAreAbortedAndFenced(t *testing.T) {
 			t.Errorf("idle: %+v", got)
 		}
 	}
+}
+
+// TestTheClustersVersionIsThatOfItsOwnAbortsOnly has the codes and epochs that Kafka 4.4 answers at each level of
+// transaction.version, set while it runs.
+func TestTheClustersVersionIsThatOfItsOwnAbortsOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, level := range []int16{2, 1, 0, 2} {
+		b.version = level
+		id, a := fmt.Sprint("t", b.ids.next), part(fmt.Sprint("a", b.ids.next), 0)
+		codes := func(what string, got, want protocol.ErrorCode) {
+			if t.Helper(); got != want {
+				t.Errorf("level %d, %s: %v, want %v", level, what, got, want)
+			}
+		}
+		end := func(p Producer, commit bool, version int16) protocol.ErrorCode {
+			_, code := b.End(EndRequest{TransactionalID: id, Producer: p, Commit: commit, Version: version})
+			return code
+		}
+		again := InitRequest{TransactionalID: id, TimeoutMs: 60_000, ExpectedID: NoProducerID, ExpectedEpoch: NoEpoch}
+
+		old := b.init(id) // a client of transactions v1
+		b.add(id, old, a)
+		codes("end", end(old, true, 0), protocol.None)
+		codes("end again", end(old, true, 0), protocol.None)
+		codes("end otherwise", end(old, false, 0), protocol.InvalidTxnState)
+		b.add(id, old, a)
+		_, code := b.InitProducerID(again)
+		codes("init", code, protocol.ConcurrentTransactions)
+		p := b.init(id)
+		codes("fenced", end(old, true, 0), protocol.ProducerFenced)
+		again.ExpectedID, again.ExpectedEpoch = old.ID, old.Epoch+1
+		_, code = b.InitProducerID(again)
+		codes("init with an epoch between", code, protocol.ProducerFenced)
+
+		b.add(id, p, a) // one of v2, whatever the level
+		after := b.end(id, p, true, 2)
+		b.add(id, after, a)
+		again.ExpectedID, again.ExpectedEpoch = NoProducerID, NoEpoch
+		_, code = b.InitProducerID(again)
+		codes("init", code, protocol.ConcurrentTransactions)
+		last := b.init(id)
+		codes("fenced", end(after, false, 2), protocol.ProducerFenced)
+
+		if p != (Producer{old.ID, 2}) || after != (Producer{old.ID, 3}) || last != (Producer{old.ID, 5}) {
+			t.Errorf("level %d: producers %v, %v, %v", level, p, after, last)
+		}
+		own := level / 2 * 2 // 1 is as 0
+		if want := []Marker{
+			{old.ID, 0, true, 0}, {old.ID, 1, false, own}, {old.ID, 3, true, 2}, {old.ID, 4, false, own},
+		}; !slices.Equal(withVersionOf(b.logs.of(a)), want) {
+			t.Errorf("level %d: markers %+v, want %+v", level, b.logs.of(a), want)
+		}
+	}
+}
+
+// withVersionOf makes the versions before 2 one, as they are for markers.
+func withVersionOf(markers []Marker) []Marker {
+	for i := range markers {
+		markers[i].Version = markers[i].Version / 2 * 2
+	}
+	return markers
 }
 
 func TestInitProducerIDAbortsWhatIsOpen(t *testing.T) {

@@ -111,11 +111,12 @@ func (s *State) hasAll(all []Partition) bool {
 func (s *State) with(more []Partition) []Partition {
 	all := slices.Clone(s.Partitions)
 	for _, p := range more {
-		if at, found := slices.BinarySearchFunc(all, p, Partition.compare); !found {
-			all = slices.Insert(all, at, p.clone())
+		if !s.has(p) {
+			all = append(all, p.clone())
 		}
 	}
-	return all
+	slices.SortFunc(all, Partition.compare)
+	return slices.Compact(all)
 }
 
 // change is a copy to make the next state of.
