@@ -481,6 +481,8 @@ func TestARequestThatIsRefusedLeavesNoGroupBehind(t *testing.T) {
 	bad := b.native("m1")
 	bad.regex = "("
 	bad.try()
+	wantCode(t, "commit on a topic that is gone", b.commitOne("g", "", -1, "gone", 0, 1), protocol.UnknownTopicOrPartition)
+	wantCode(t, "the same in a transaction", b.sendInTxn("g", 7, "gone", 0, 1), protocol.UnknownTopicOrPartition)
 	if b.size() != 0 {
 		t.Fatalf("%d groups", b.size())
 	}

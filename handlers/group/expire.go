@@ -20,8 +20,7 @@ func (c *Coordinator) scheduleSweep() {
 	})
 }
 
-// sweep removes offsets past their retention, and groups of which nothing is left. A group whose offsets are being written
-// just then waits for the next sweep.
+// sweep removes offsets past their retention, and groups of which nothing is left.
 func (c *Coordinator) sweep() {
 	removed := 0
 	for _, g := range c.all() {
@@ -43,10 +42,7 @@ func (c *Coordinator) sweepGroup(g *group) int {
 	t := g.turn()
 	o := &g.offsets
 	o.mu.Lock()
-	if o.busy() {
-		o.mu.Unlock()
-		return 0
-	}
+	o.quiet()
 	expired := g.expired(t)
 	count := o.count()
 	var err error

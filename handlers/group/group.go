@@ -66,6 +66,13 @@ func (g *group) buryUnused() {
 	}
 }
 
+// tidy does so for a request that has let go of the group.
+func (g *group) tidy() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.buryUnused()
+}
+
 // wake sees to it that tick runs at that time or before. The caller holds g.mu.
 func (g *group) wake(at, now time.Duration) {
 	if g.wakeAt != 0 && g.wakeAt <= at {

@@ -132,7 +132,8 @@ func (o *offsets) settle() {
 	}
 }
 
-// quiet waits until nothing is being written. The caller holds o.mu, and does again afterwards.
+// quiet waits until nothing is being written. The caller holds o.mu, and does again afterwards, and g.mu all the time, without
+// which others could go on writing for ever.
 func (o *offsets) quiet() {
 	for o.busy() {
 		o.settle()

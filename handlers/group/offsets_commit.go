@@ -175,6 +175,7 @@ func (c *Coordinator) commitOffsets(g *group, r *commitRequest, req *kmsg.Offset
 	}
 	if len(taken) == 0 {
 		o.mu.Unlock()
+		g.tidy()
 		return nil
 	}
 	err := o.write(c, func(r *round) {

@@ -234,6 +234,28 @@ func subscribing(topics ...string) string {
 	return string(m.AppendTo(nil))
 }
 
+func TestOffsetsExpireThoughOthersAreBeingCommitted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBroker(t)
+		b.makeTopic("a", 2)
+		b.commitOne("g", "", -1, "a", 0, 1)
+		b.clock.Advance(week - time.Minute)
+		hold := b.holdCommits()
+		var calls sync.WaitGroup
+		calls.Go(func() { b.commitOne("g", "", -1, "a", 1, 2) })
+		synctest.Wait()
+		calls.Go(func() { b.clock.Advance(b.config.RetentionCheckInterval) })
+		synctest.Wait()
+		close(hold)
+		calls.Wait()
+		synctest.Wait()
+		if b.committed("g", "a", 0) != -1 || b.stored("g", "a", 0) != -1 || b.committed("g", "a", 1) != 2 {
+			t.Errorf("offsets %d, %d", b.committed("g", "a", 0), b.committed("g", "a", 1))
+		}
+	})
+}
+
 func TestAnEmptyGroupWithoutOffsetsIsForgotten(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)

@@ -172,6 +172,7 @@ func (c *Coordinator) keepTxnOffsets(g *group, r *commitRequest, req *kmsg.TxnOf
 	}
 	if len(next.topics) == 0 {
 		o.mu.Unlock()
+		g.tidy()
 		return nil
 	}
 	if o.txns[req.ProducerID] == nil {
