@@ -3,7 +3,6 @@ package kbroker
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -59,7 +58,7 @@ func makeTopics(t *testing.T, b *Broker, topics ...string) {
 func stable(t *testing.T, b *Broker, topic string, want int64) {
 	t.Helper()
 	a := kadm.NewClient(txnClient(t, b))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	got := int64(-1)
 	for got != want {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -165,12 +164,10 @@ func TestUnacknowledgedProduceTakesNoAnswer(t *testing.T) {
 		c.send(produceRequest(topic, 0, 0, plain("x").bytes()), 9)
 	}
 	c.alive() // the next answer on the connection is this one's
-	var got []record
-	for begin := time.Now(); len(got) < 3; { // visible once durable, which nobody was told of
-		if got = fetchAll(t, c, topic, 0); time.Since(begin) > answerLimit {
-			t.Fatalf("got %q, want three records", values(got))
-		}
-	}
+	eventually(t, "three records", func() (bool, any) { // visible once durable, which nobody was told of
+		got := fetchAll(t, c, topic, 0)
+		return len(got) == 3, values(got)
+	})
 }
 
 func TestUnacknowledgedProduceThatFailsClosesTheConnection(t *testing.T) {

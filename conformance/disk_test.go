@@ -103,6 +103,7 @@ func (w *writer) check(c *conn) {
 }
 
 func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
+	t.Parallel()
 	needMount(t)
 	dir := mount(t, "-t", "tmpfs", "-o", "size=24m", "tmpfs")
 	p := startProcessIn(t, filepath.Join(dir, "data"))
@@ -267,6 +268,7 @@ func waitReady(c *conn, topic string, partitions int) {
 }
 
 func TestAReadOnlyFilesystemIsRefusedWithWhatToDo(t *testing.T) {
+	t.Parallel()
 	needMount(t)
 	dir := mount(t, "-t", "tmpfs", "-o", "size=24m", "tmpfs")
 	p := startProcessIn(t, filepath.Join(dir, "data"))
@@ -307,6 +309,7 @@ func wantWords(t *testing.T, message string, words ...string) {
 }
 
 func TestWhatMayNotBeReadOrWrittenIsRefusedWithWhatToDo(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("making files of somebody else needs root: run the tests as root")
 	}

@@ -86,6 +86,15 @@ func (m *member) heartbeat() int16 {
 	return ask[*kmsg.HeartbeatResponse](m.c, req, 4).ErrorCode
 }
 
+// hearsOfTheRebalance heartbeats until the answer is that the group rebalances.
+func (m *member) hearsOfTheRebalance() {
+	m.t.Helper()
+	eventually(m.t, "REBALANCE_IN_PROGRESS", func() (bool, any) {
+		code := m.heartbeat()
+		return code == 27, code
+	})
+}
+
 func (m *member) leave() int16 {
 	m.t.Helper()
 	req := kmsg.NewPtrLeaveGroupRequest()
@@ -107,9 +116,7 @@ func pair(t *testing.T, group string) (leader, follower *member) {
 	a.join()
 	a.sync(map[string]string{a.id: "all"})
 	bReq, bID := b.startJoin()
-	for a.heartbeat() != 27 {
-		continue
-	}
+	a.hearsOfTheRebalance()
 	aReq, aID := a.startJoin()
 	ra := a.finishJoin(aReq, aID)
 	b.finishJoin(bReq, bID)
@@ -153,9 +160,7 @@ func TestRebalanceIsToldInEachState(t *testing.T) {
 	// Completing: the leader hasn't synced yet. A late joiner starts the rebalance anew.
 	late := newMember(t, group)
 	lateReq, lateID := late.startJoin()
-	for a.heartbeat() != 27 {
-		continue
-	}
+	a.hearsOfTheRebalance()
 	if got := b.sync(nil); got.ErrorCode != 27 {
 		t.Fatalf("sync while preparing: error %d, want 27", got.ErrorCode)
 	}
@@ -261,7 +266,9 @@ func TestCoordinatorIsFoundByKeyAndByKeys(t *testing.T) {
 	for _, kind := range []int8{0, 1} {
 		req := kmsg.NewPtrFindCoordinatorRequest()
 		req.CoordinatorKey, req.CoordinatorType = group, kind
-		ask[*kmsg.FindCoordinatorResponse](dial(t), req, 3)
+		if got := ask[*kmsg.FindCoordinatorResponse](dial(t), req, 3); got.ErrorCode != 0 || got.NodeID != old.NodeID {
+			t.Errorf("kind %d: %+v", kind, got)
+		}
 	}
 	list := ask[*kmsg.ListGroupsResponse](dial(t), kmsg.NewPtrListGroupsRequest(), 4)
 	for _, g := range list.Groups {

@@ -56,7 +56,7 @@ func run(m *testing.M) int {
 }
 
 // answerLimit is how long a test waits for an answer before it calls the broker hung.
-const answerLimit = 15 * time.Second
+const answerLimit = 30 * time.Second
 
 var names atomic.Int64
 

@@ -96,8 +96,9 @@ func TestRecordsSurviveTheRoundTrip(t *testing.T) {
 		t.Fatalf("got %d records", len(got))
 	}
 	for i, r := range got {
-		if r.ts != sent[i].ts || (r.key == nil) != (sent[i].key == nil) || (r.value == nil) != (sent[i].value == nil) || !bytes.Equal(r.value, sent[i].value) {
-			t.Errorf("record %d: null key %v, null value %v, time %d", i, r.key == nil, r.value == nil, r.ts)
+		if r.ts != sent[i].ts || (r.key == nil) != (sent[i].key == nil) || (r.value == nil) != (sent[i].value == nil) ||
+			!bytes.Equal(r.key, sent[i].key) || !bytes.Equal(r.value, sent[i].value) {
+			t.Errorf("record %d: key %q (null: %v), null value %v, time %d", i, r.key, r.key == nil, r.value == nil, r.ts)
 		}
 	}
 }

@@ -80,10 +80,15 @@ func TestErrorsOfTopicsInOneRequestAreIndependent(t *testing.T) {
 		}
 		req.Topics = append(req.Topics, rt)
 	}
+	answered := map[string]bool{}
 	for _, r := range ask[*kmsg.CreateTopicsResponse](dial(t), req, 7).Topics {
+		answered[r.Topic] = true
 		if r.ErrorCode != want[r.Topic] {
 			t.Errorf("%s: error %d, want %d", r.Topic, r.ErrorCode, want[r.Topic])
 		}
+	}
+	if len(answered) != len(want) {
+		t.Errorf("only %v were answered", answered)
 	}
 	if md := metadata(t, 9, false, good); md.Topics[0].ErrorCode != 0 {
 		t.Fatalf("the good topic wasn't made: error %d", md.Topics[0].ErrorCode)

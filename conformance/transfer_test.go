@@ -376,24 +376,29 @@ func TestEachRecordIsMovedOnceThroughSIGKILL(t *testing.T) {
 	c := client(t, p.addr, kgo.ConsumeTopics(topics[1]), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(200*time.Millisecond))
 	seen := map[string]int{}
-	for len(seen) < numbers {
-		fs := c.PollFetches(ctx)
-		if ctx.Err() != nil {
-			t.Fatalf("%d of %d numbers have arrived\n%s", len(seen), numbers, p.text())
+	readUntil := func(all func() bool) {
+		t.Helper()
+		for !all() {
+			fs := c.PollFetches(ctx)
+			if ctx.Err() != nil {
+				t.Fatalf("%d of %d numbers have arrived\n%s", len(seen), numbers, p.text())
+			}
+			fs.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
 		}
-		fs.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
 	}
+	readUntil(func() bool { return len(seen) >= numbers })
 	halt()
 	movers.Wait()
-	rest, done := context.WithTimeout(ctx, 500*time.Millisecond) // what comes twice comes late
-	defer done()
-	for rest.Err() == nil {
-		c.PollFetches(rest).EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++ })
-	}
+	closeBooks(ctx, t, p.addr, topics)
+	readUntil(func() bool { return seen[closing] == transferPartitions }) // what has arrived twice is before that
+	delete(seen, closing)
 	for value, n := range seen {
 		if n != 1 {
 			t.Errorf("number %s has arrived %d times", value, n)
 		}
+	}
+	if len(seen) != numbers || numbers < 100 {
+		t.Errorf("%d numbers have arrived of %d, of which there should be hundreds", len(seen), numbers)
 	}
 	t.Logf("%d numbers", numbers)
 }

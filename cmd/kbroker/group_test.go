@@ -52,7 +52,7 @@ func joined(t *testing.T, address, group string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if f := c.PollFetches(ctx); f.Err() != nil {
 		t.Fatal(f.Err())

@@ -189,7 +189,7 @@ func served(t *testing.T, dir string) string {
 	if err = c.ProduceSync(t.Context(), last).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	text := ""
 	for seen := int64(-1); seen < last.Offset; {

@@ -250,7 +250,7 @@ func waitFor[T kmsg.Response](tb testing.TB, version int16, w *waiter[T]) func()
 		case answer := <-w.ch:
 			answer.SetVersion(version)
 			return answer
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			tb.Fatal("a call was not answered")
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 const (
 	produce  = protocol.KeyProduce
