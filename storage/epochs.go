@@ -50,7 +50,8 @@ func (e *epochs) cut(end int64) {
 	e.list = e.list[:n:n]
 }
 
-// trim forgets epochs that ended below the log start. The one that holds the start now starts there.
+// trim forgets epochs that ended below the log start. The one that holds the start is kept as it is: the batch that does may begin
+// below.
 func (e *epochs) trim(start int64) {
 	n := sort.Search(len(e.list), func(i int) bool { return e.list[i].start > start })
 	if n <= 1 {
@@ -70,8 +71,8 @@ func (e *epochs) at(offset int64) int32 {
 }
 
 // EpochEnd is the largest epoch not above the one given that the log knows, and the offset where it ends. The current
-// epoch counts as begun at the log end. An epoch below all is answered with itself and where the first one starts, one
-// above all with -1, -1.
+// epoch counts as begun at the log end. An epoch below all is answered with itself and where the first one starts, which is not
+// below the log start; one above all with -1, -1.
 func (l *Log) EpochEnd(epoch int32) EpochEnd {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +91,7 @@ func (l *Log) EpochEnd(epoch int32) EpochEnd {
 	n := sort.Search(len(list), func(i int) bool { return list[i].epoch > epoch })
 	end := EpochEnd{Epoch: epoch, EndOffset: l.mu.offsets.End}
 	if n < len(list) {
-		end.EndOffset = list[n].start
+		end.EndOffset = max(list[n].start, l.mu.offsets.Start)
 	}
 	if n > 0 {
 		end.Epoch = list[n-1].epoch

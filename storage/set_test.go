@@ -381,6 +381,30 @@ func TestEpochsGoOnAcrossRestarts(t *testing.T) {
 	}
 }
 
+// What is asked of an epoch before the first is answered with where the first one begins now.
+func TestTheFirstEpochBeginsWhereTheLogDoes(t *testing.T) {
+	t.Parallel()
+	w := osWorld(t)
+	w.epoch = 1
+	l := w.open()
+	for i := range 6 {
+		put(t, l, makeBatch(t, i, 1, 1000))
+	}
+	for range 2 {
+		if _, err := l.Trim(4); err != nil {
+			t.Fatal(err)
+		}
+		if end := l.EpochEnd(0); end != (EpochEnd{Epoch: 0, EndOffset: 4}) {
+			t.Errorf("%+v", end)
+		}
+		if e := l.EpochAt(4); e != 1 {
+			t.Errorf("epoch %d at the start", e)
+		}
+		w.close()
+		l = w.open()
+	}
+}
+
 func TestProducersAreRememberedAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	w, d := simWorld(t)
