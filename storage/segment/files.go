@@ -144,6 +144,9 @@ func (f *File) open() error {
 	open := c.fs.Open
 	if f.writable {
 		open = c.fs.OpenReadWrite
+		if _, err := c.fs.Stat(f.name); err != nil { // one that was taken away must not come back empty
+			return fmt.Errorf("open segment file: %w", err)
+		}
 	}
 	file, err := open(f.name)
 	if vfs.IsTooManyFiles(err) && c.mu.idle.oldest != nil {
