@@ -198,6 +198,10 @@ func (v *view) position(s *segment.Segment) (int64, error) {
 		return s.Size(), nil
 	}
 	loc, found, err := s.Find(v.limit)
+	var damaged *segment.DamagedError
+	if errors.As(err, &damaged) { // the last stable offset lies in it, and what is before it is sound
+		loc, found, err = segment.Location{Position: damaged.From}, true, nil
+	}
 	if err != nil {
 		return 0, err
 	}

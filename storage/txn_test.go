@@ -145,6 +145,36 @@ func TestAbortedTransactionsOfEarlierSegmentsAreListed(t *testing.T) {
 	}
 }
 
+// An open transaction whose first batch has rotted holds readers back there, not before.
+func TestReadCommittedServesWhatLiesBeforeADamagedTransaction(t *testing.T) {
+	t.Parallel()
+	w, d := simWorld(t)
+	l := w.open()
+	var want []batch.Batch
+	for i := range 3 {
+		want = append(want, put(t, l, makeBatch(t, i, 1, startTime.UnixMilli())))
+	}
+	pos := int64(0)
+	for _, b := range want {
+		pos += int64(len(b))
+	}
+	(&txn{t: t, l: l, id: 1}).send(1)
+	put(t, l, makeBatch(t, 9, 1, startTime.UnixMilli()))
+	w.close()
+	must(t, d.FlipBit(filepath.Join(testDir, "00000000000000000000.log"), 8*(pos+70)))
+	l = w.open()
+	if o := l.Offsets(); o.LastStable != 3 {
+		t.Fatalf("%+v", o)
+	}
+	for _, b := range want {
+		r, err := l.Read(b.BaseOffset(), ReadOptions{Isolation: ReadCommitted, MaxBytes: 1, WholeFirst: true})
+		if err != nil || r.Records == nil {
+			t.Fatalf("offset %d: %v", b.BaseOffset(), err)
+		}
+		r.Records.Release()
+	}
+}
+
 // Each read lists the transactions of its own records, however many there are, and finds them in memory after the first time.
 func TestAbortedTransactionsOfManyAreListedWhereTheyAre(t *testing.T) {
 	t.Parallel()
