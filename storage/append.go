@@ -64,7 +64,7 @@ func (l *Log) admit(b batch.Batch, o AppendOptions, config *Config) (done Append
 	}
 	return Appended{
 		BaseOffset: duplicate.BaseOffset, Duplicate: true, DuplicateTimestamp: duplicate.MaxTimestamp,
-		LogStart: l.mu.offsets.Start, Commit: l.commitOf(duplicate.LastOffset),
+		LogStart: l.mu.offsets.Start, Commit: l.commitOf(duplicate.LastOffset, config),
 	}, true, nil
 }
 

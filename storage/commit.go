@@ -54,12 +54,16 @@ func (l *Log) join() *group {
 }
 
 // commitOf is what a duplicate waits for: the group of the first batch, if it isn't durable yet. The caller holds mu.
-func (l *Log) commitOf(lastOffset int64) Commit {
-	if lastOffset < l.mu.offsets.HighWatermark {
+func (l *Log) commitOf(lastOffset int64, config *Config) Commit {
+	seen := lastOffset < l.mu.offsets.HighWatermark
+	if seen && (config.syncsEveryWrite() || config.FlushMessages <= 0) {
 		return nil
 	}
 	if g := l.mu.inFlight; g != nil && lastOffset < g.end {
 		return g
+	}
+	if seen && l.mu.group == nil {
+		return nil // nor did the first one wait
 	}
 	return l.join()
 }

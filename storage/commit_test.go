@@ -168,6 +168,32 @@ func TestADuplicateWaitsForTheSyncOfItsBatch(t *testing.T) {
 	}
 }
 
+func TestADuplicateOfABatchThatFlushMessagesHasWaitWaitsToo(t *testing.T) {
+	t.Parallel()
+	w, d := simWorld(t)
+	w.config.Sync, w.config.FlushMessages = SyncNone, 2
+	l := w.open()
+	g := newGate(d)
+	g.set(true)
+	b := batch.NewBuilder(batch.Meta{ProducerID: 7})
+	b.Append(1000, nil, []byte("once"))
+	b.Append(1000, nil, []byte("and again"))
+	first, err := b.Build()
+	must(t, err)
+	again := append(batch.Batch(nil), first...)
+	a := appendOnly(t, l, first)
+	<-g.waiting
+	if dup := appendOnly(t, l, again); !dup.Duplicate || dup.Commit == nil || dup.Commit != a.Commit {
+		t.Errorf("duplicate %+v", dup)
+	}
+	g.release <- nil
+	must(t, a.Commit.Wait(t.Context()))
+	g.set(false)
+	if dup := appendOnly(t, l, again); !dup.Duplicate || dup.Commit != nil {
+		t.Errorf("duplicate of a durable batch: %+v", dup)
+	}
+}
+
 func TestAFailedSyncMakesTheLogReadOnlyAndIsNotRetried(t *testing.T) {
 	t.Parallel()
 	w, d := simWorld(t)
