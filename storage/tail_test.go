@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -200,6 +201,13 @@ func TestRecoveryTable(t *testing.T) {
 			rewrite(f.t, f.d, log, f.data)
 			rewrite(f.t, f.d, index, f.marks[:len(f.marks)-segment.EntrySize])
 		}},
+		{name: "unproven: leader epoch of before", lost: 1, change: func(f *fault) {
+			for _, b := range f.all[:4] {
+				b.SetLeaderEpoch(1)
+			}
+			rewrite(f.t, f.d, log, bytes.Join([][]byte{f.all[0], f.all[1], f.all[2], f.all[3], f.all[4]}, nil))
+			rewrite(f.t, f.d, index, f.marks[:segment.HeaderSize])
+		}},
 		{name: "index missing, bytes sound", change: func(f *fault) {
 			if err := f.d.Remove(filepath.Join(testDir, index)); err != nil {
 				f.t.Fatal(err)
@@ -253,6 +261,9 @@ func TestRecoveryTable(t *testing.T) {
 			damaged, err := judge(l, all[:len(all)-c.lost])
 			if err != nil || damaged != c.damaged {
 				t.Fatalf("%d damaged: %v", damaged, err)
+			}
+			if l.Segments() != 1+min(c.damaged, 1) {
+				t.Fatalf("%d segments: one that is damaged takes no more", l.Segments())
 			}
 			appendAfter(t, l, all[:len(all)-c.lost], c.name)
 			names, err := d.List(testDir)

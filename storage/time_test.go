@@ -3,10 +3,12 @@ package storage
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/storage/segment"
 )
 
 // timedBatch is a batch with records at the given times.
@@ -120,6 +122,12 @@ func TestOffsetForTimeAgreesWithASearchThroughEverythingWhenClocksStepBack(t *te
 		}
 		check(0)
 		w.close()
+		l = w.open()
+		check(0)
+		w.close()
+		for _, base := range bases(l) {
+			must(t, w.fs.Remove(filepath.Join(testDir, segment.FileName(base, segment.SuffixIndex)))) // it is made anew
+		}
 		l = w.open()
 		check(0)
 		if _, err := l.Trim(37); err != nil {
