@@ -27,17 +27,16 @@ func (l *Log) retain(now time.Time) error {
 		return nil
 	}
 	before := offsets.End
-	if n < len(segments) {
+	switch last := segments[len(segments)-1]; {
+	case n < len(segments):
 		before = segments[n].Base
-	} else if last := segments[n-1]; last.Size() > 0 {
-		if offsets.HighWatermark < offsets.End {
-			return nil // not all of it is acknowledged: it is too young
-		}
+	case last.Size() == 0 || offsets.HighWatermark < offsets.End:
+		before = last.Base // what isn't acknowledged yet is too young
+		n--
+	default:
 		if err := l.rollIf(func(s *segment.Segment) bool { return s == last && s.Next() == offsets.End }); err != nil {
 			return fmt.Errorf("%s: retention: %w", l.part, err)
 		}
-	} else {
-		before = last.Base
 	}
 	if before <= offsets.Start || before > l.Offsets().HighWatermark {
 		return nil

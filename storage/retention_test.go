@@ -248,3 +248,36 @@ func TestRetentionSurvivesACrashBeforeEveryOperation(t *testing.T) {
 		w.close()
 	}
 }
+
+// A producer that writes old records without a pause must not keep the segments before the last one from being removed.
+func TestRetentionRemovesWhatIsAcknowledgedWhileMoreIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	w := upkeepWorld(t, everyMinute)
+	w.config.SegmentBytes, w.config.RetentionAge, w.config.RetentionBytes = 700, time.Hour, -1
+	l := w.open()
+	old := w.clock.Now().Add(-2 * time.Hour)
+	w.fill(l, 5, old)
+	g := newGate(w.fs.(*simdisk.Disk)) //nolint:forcetypeassert // it is
+	g.set(true)
+	a := appendOnly(t, l, makeBatch(t, 5, 1, old.UnixMilli()))
+	<-g.waiting
+	all := bases(l)
+	last := all[len(all)-1]
+	if err := l.retain(w.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := bases(l); len(all) < 2 || len(got) != 1 || l.Offsets().Start != last {
+		t.Errorf("of %v are left %v, start %d", all, got, l.Offsets().Start)
+	}
+	g.set(false)
+	g.release <- nil
+	if err := a.Commit.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.retain(w.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if o := l.Offsets(); o.Start != o.End {
+		t.Errorf("once it is acknowledged: %+v", o)
+	}
+}
