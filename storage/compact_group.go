@@ -186,8 +186,11 @@ func (r *rewriter) endAborted(base int64) error {
 	return nil
 }
 
-// abort takes away what was written.
+// abort takes away what was written, unless it is in use.
 func (r *rewriter) abort() {
+	if r.spliced {
+		return
+	}
 	if r.out != nil {
 		r.out.Abort()
 	}

@@ -25,6 +25,7 @@ type replacement struct {
 	fresh   []*segment.Segment
 	files   []segment.NewFile
 	aborted map[int64]int // entries of the new .txnindex files, by base
+	spliced bool          // whether readers have got the new ones
 }
 
 // swapSegments puts new segments into the place of old ones, on disk and in memory. No append waits for it; who reads the
@@ -46,10 +47,10 @@ func (l *Log) swapSegments(r *replacement) error {
 	err := l.settleSwap(r, s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.swaps++ // also with an error: the new segments can be read, whatever their files are called
 	if err != nil {
 		return l.fail("put compacted segments in place", err)
 	}
-	l.mu.swaps++
 	return nil
 }
 
@@ -123,6 +124,7 @@ func (l *Log) splice(r *replacement, s *swap) {
 	segments = append(segments, r.fresh...)
 	l.mu.segments = append(segments, l.mu.segments[at+len(r.old):]...)
 	l.mu.swaps++
+	r.spliced = true
 	a := &l.mu.aborted
 	for _, base := range s.replaced {
 		a.forget(base)
@@ -179,13 +181,10 @@ func (l *Log) sameSegments(v *view) error {
 	return nil
 }
 
-// settled waits for the end of a replacement, and says whether it succeeded.
-func (l *Log) settled() bool {
+// settled waits for the end of a replacement.
+func (l *Log) settled() {
 	l.structure.Lock()
 	defer l.structure.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.swaps%2 == 0
 }
 
 // createClean makes a file for a segment to be, unless the directory is no longer the log's.

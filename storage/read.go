@@ -63,7 +63,8 @@ func (l *Log) again(s *segment.Segment, err error, attempt int) bool {
 	case segment.IsClosed(err):
 		return attempt < staleAttempts
 	case errors.Is(err, errSwapped):
-		return attempt < staleAttempts && l.settled()
+		l.settled()
+		return attempt < staleAttempts
 	case errors.Is(err, segment.ErrIndex):
 		return attempt < readAttempts && l.rebuild(s) == nil
 	default:

@@ -172,8 +172,8 @@ func txnEntries(size int64) int {
 	return int((size - sideHeaderSize - 8 - sideChecksumSize) / txnEntrySize)
 }
 
-// adjustSnapshot makes the snapshot on disk agree with a swap that is in place, so that it is still believed. The caller
-// holds saving, or is alone.
+// adjustSnapshot makes the snapshot on disk agree with a swap that is in place, so that it is still believed. If there is no
+// space for another it goes: what it says can be found out. The caller holds saving, or is alone.
 func (l *Log) adjustSnapshot(s *swap) error {
 	c, err := l.readSnapshot()
 	if errors.Is(err, errSideFile) {
@@ -186,7 +186,12 @@ func (l *Log) adjustSnapshot(s *swap) error {
 		return nil
 	}
 	c.aborted = s.adjust(c.aborted)
-	return replaceFile(l.set.fs, filepath.Join(l.dir, snapshotName), c.encode())
+	name := filepath.Join(l.dir, snapshotName)
+	if err = replaceFile(l.set.fs, name, c.encode()); !vfs.IsNoSpace(err) {
+		return err
+	}
+	l.snapshotEnd, l.snapshotStart = 0, 0
+	return errors.Join(removeIfThere(l.set.fs, name+segment.TempSuffix), removeIfThere(l.set.fs, name), l.set.fs.SyncDir(l.dir))
 }
 
 // finishSwaps completes the replacements that a crash interrupted, and says whether there were any.

@@ -1,0 +1,118 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kbroker/kbroker/protocol/batch"
+	"github.com/kbroker/kbroker/storage/segment"
+	"github.com/kbroker/kbroker/storage/vfs/simdisk"
+)
+
+// uncleanLog is a log of segments of one record each, of one key.
+func uncleanLog(t *testing.T) (*world, *Log, *simdisk.Disk) {
+	t.Helper()
+	w := upkeepWorld(t, nil)
+	w.config.Compact, w.config.Delete, w.config.MinCleanableRatio, w.config.SegmentBytes = true, false, 0, 100
+	l := w.open()
+	for i := range 4 {
+		put(t, l, keyed(t, w.clock.Now(), fmt.Sprint(i), "a"))
+	}
+	return w, l, w.fs.(*simdisk.Disk) //nolint:forcetypeassert // it is
+}
+
+func compactNow(t *testing.T, w *world, l *Log) error {
+	t.Helper()
+	plan, _ := l.planCompaction(w.clock.Now())
+	if !plan.due {
+		t.Fatal("nothing to compact")
+	}
+	return l.compact(t.Context(), plan, compactionLimits{MapBytes: 1 << 20, MapLoad: 0.9, Pace: func(int) error { return nil }})
+}
+
+// failOn makes operations of a kind on names with an ending fail.
+func failOn(d *simdisk.Disk, kind simdisk.Kind, ending string, err error) {
+	d.OnOp(func(op simdisk.Op) error {
+		if op.Kind == kind && strings.HasSuffix(op.Name, ending) {
+			return err
+		}
+		return nil
+	})
+}
+
+func TestReadsGoOnIfCompactedSegmentsCanNotBePutInPlace(t *testing.T) {
+	t.Parallel()
+	for _, ending := range []string{segment.SuffixData + segment.CleanSuffix, segment.SuffixIndex + segment.CleanSuffix} {
+		w, l, d := uncleanLog(t)
+		w.closeMayFail = true
+		failOn(d, simdisk.Rename, ending, syscall.EIO)
+		if err := compactNow(t, w, l); err == nil || l.Err() == nil {
+			t.Fatalf("%v, %v: what is in place isn't known, and the log takes writes", err, l.Err())
+		}
+		for _, isolation := range []Isolation{ReadUncommitted, ReadCommitted} {
+			r, err := l.Read(0, ReadOptions{MaxBytes: 1000, WholeFirst: true, Isolation: isolation})
+			if err != nil || r.Records == nil {
+				t.Fatalf("%s: isolation %d: %v", ending, isolation, err)
+			}
+			r.Records.Release()
+		}
+		d.OnOp(nil)
+		w.close()
+		l = w.open()
+		if got := contents(t, l); !slices.Equal(got, []string{"1 a=1", "2 a=2", "3 a=3"}) || l.Err() != nil {
+			t.Errorf("after a restart: %v, %v", got, l.Err())
+		}
+	}
+}
+
+func TestCompactionOnAFullDiskLeavesTheLogWritable(t *testing.T) {
+	t.Parallel()
+	w, l, d := uncleanLog(t)
+	abortedAt(t, l, 4) // so that the snapshot has to be written anew
+	put(t, l, keyed(t, w.clock.Now(), "6", "b"))
+	if err := l.tryCheckpoint(); err != nil {
+		t.Fatal(err)
+	}
+	failOn(d, simdisk.Write, snapshotName+segment.TempSuffix, syscall.ENOSPC)
+	if err := compactNow(t, w, l); err != nil {
+		t.Error(err)
+	}
+	d.OnOp(nil)
+	put(t, l, keyed(t, w.clock.Now(), "7", "b"))
+	want := []string{"3 a=3", "6 b=6", "7 b=7"}
+	for _, killed := range []bool{true, false} {
+		w.closeMayFail = killed
+		if killed {
+			w.fs = d.Kill()
+		}
+		w.close()
+		l = w.open()
+		got := slices.DeleteFunc(contents(t, l), func(r string) bool { return strings.HasPrefix(r, "5 ") }) // the marker
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
+// abortedAt appends a transaction of one record at an offset, and its abort.
+func abortedAt(t *testing.T, l *Log, at int64) {
+	t.Helper()
+	b := batch.NewBuilder(batch.Meta{ProducerID: 5, Transactional: true})
+	b.Append(1000, []byte("a"), []byte("aborted"))
+	data, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range []batch.Batch{data, batch.ControlBatch(5, 0, batch.Marker{}, 1000)} {
+		a, err := l.Append(b, AppendOptions{TransactionVerified: true})
+		if err == nil {
+			err = a.Commit.Wait(t.Context())
+		}
+		if err != nil || a.BaseOffset != at+int64(i) {
+			t.Fatal(a, err)
+		}
+	}
+}
