@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage/segment"
@@ -113,6 +118,43 @@ func abortedAt(t *testing.T, l *Log, at int64) {
 		}
 		if err != nil || a.BaseOffset != at+int64(i) {
 			t.Fatal(a, err)
+		}
+	}
+}
+
+// Retention and compaction work on the same logs; who comes second just starts again.
+func TestCompactionOfWhatRetentionRemovesIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for _, trimmed := range []int64{1, 3} {
+		w := upkeepWorld(t, everyMinute)
+		w.config.Compact, w.config.MinCleanableRatio, w.config.SegmentBytes, w.config.SegmentAge = true, 1, 100, time.Second
+		core, lines := observer.New(zap.WarnLevel)
+		w.logger = zap.New(core)
+		l := w.open()
+		for i := range 4 {
+			put(t, l, keyed(t, w.clock.Now(), fmt.Sprint(i), "a"))
+		}
+		put(t, l, keyed(t, w.clock.Now(), "4", "b"))
+		var once sync.Once
+		w.fs.(*simdisk.Disk).OnOp(func(op simdisk.Op) error { //nolint:forcetypeassert // it is
+			if op.Kind == simdisk.Write && strings.HasSuffix(op.Name, segment.CleanSuffix) {
+				once.Do(func() {
+					if _, err := l.Trim(trimmed); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			return nil
+		})
+		c := w.config
+		c.MinCleanableRatio = 0
+		l.SetConfig(c)
+		w.pass(3 * time.Second)
+		if got := contents(t, l); !slices.Equal(got, []string{"3 a=3", "4 b=4"}) {
+			t.Errorf("got %v", got)
+		}
+		if n := testMetric(t, w.set.upkeep.failed); n > 0 || lines.Len() > 0 {
+			t.Errorf("%v failures, %v", n, lines.All())
 		}
 	}
 }

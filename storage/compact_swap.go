@@ -19,6 +19,9 @@ var errSwapped = errors.New("segments were replaced meanwhile")
 // errStale is returned when the segments that were to be replaced are no longer what they were.
 var errStale = errors.New("segments to be replaced have changed")
 
+// errGone is returned when segments that were to be replaced have been removed.
+var errGone = errors.New("segments to be replaced have been removed")
+
 // replacement is new segments, written and durable under temporary names, and those they replace.
 type replacement struct {
 	old     []*segment.Segment
@@ -67,7 +70,7 @@ func (l *Log) replaceable(r *replacement) error {
 	}
 	from := l.position(r.old[0])
 	if from < 0 || from+len(r.old) >= len(l.mu.segments) {
-		return fmt.Errorf("%s: %w", l.part, errStale)
+		return fmt.Errorf("%s: %w", l.part, errGone)
 	}
 	for i, s := range r.old {
 		if l.mu.segments[from+i] != s || len(s.Damages()) > 0 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/protocol/clock"
 	"github.com/kbroker/kbroker/storage/vfs"
@@ -29,6 +31,7 @@ type world struct {
 
 	closeMayFail bool
 	maintenance  func() Maintenance
+	logger       *zap.Logger
 }
 
 func newWorld(tb testing.TB, fs vfs.FS, dir string) *world {
@@ -48,7 +51,7 @@ func osWorld(tb testing.TB) *world {
 
 func (w *world) options() SetOptions {
 	return SetOptions{
-		Clock: w.clock, Epoch: w.epoch, Maintenance: w.maintenance,
+		Clock: w.clock, Epoch: w.epoch, Maintenance: w.maintenance, Logger: w.logger,
 		LogStart:    func(p Partition) int64 { return w.starts[p] },
 		SetLogStart: func(p Partition, o int64) error { w.starts[p] = o; return nil },
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/protocol/clock"
+	"github.com/kbroker/kbroker/storage/segment"
 )
 
 // Maintenance is how the logs of a set are looked after.
@@ -305,8 +306,8 @@ func (m *maintenance) compactAll() {
 		now := m.set.clock.Now()
 		l.lastPass.Store(&now)
 		m.release(l)
-		if err == nil {
-			m.wake(l, now)
+		if err == nil || errors.Is(err, errGone) || segment.IsClosed(err) {
+			m.wake(l, now) // what retention or a deletion was faster with is looked at anew
 			continue
 		}
 		if m.ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrClosed) {
