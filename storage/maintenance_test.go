@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -313,6 +314,43 @@ func TestFullMapEndsThePassAndTheNextOneGoesOn(t *testing.T) {
 	}
 	if plan, _ := l.planCompaction(w.clock.Now()); plan.due {
 		t.Errorf("there is more to do: %+v", plan)
+	}
+}
+
+// A batch with more tombstones than there is memory for keys: what some of them delete stays, so they must stay too.
+func TestWhatATombstoneDeletesDoesNotComeBackThoughItsKeyDidNotFit(t *testing.T) {
+	t.Parallel()
+	w := compactedWorld(t)
+	w.maintenance = func() Maintenance {
+		m := everyMinute()
+		m.MapBytes = 0 // the least: 57 keys
+		return m
+	}
+	w.config.DeleteRetention = time.Second
+	l := w.open()
+	var keys []string
+	for i := range 100 {
+		keys = append(keys, fmt.Sprint("key ", i))
+	}
+	for i := range 4 {
+		put(t, l, keyed(t, w.clock.Now(), "old", keys[i*25:i*25+25]...))
+	}
+	w.pass(5 * time.Second)
+	put(t, l, keyed(t, w.clock.Now(), "", keys...))
+	for i := range 10 {
+		w.pass(5 * time.Second)
+		put(t, l, keyed(t, w.clock.Now(), fmt.Sprint(i), "other"))
+	}
+	latest := map[string]string{}
+	for _, r := range contents(t, l) {
+		_, record, _ := strings.Cut(r, " ")
+		key, value, _ := strings.Cut(record, "=")
+		latest[key] = value
+	}
+	for _, key := range keys {
+		if latest[key] != "" {
+			t.Errorf("%s is back", key)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@
 //  2. A batch is dropped as a whole only if it isn't the last one of a producer that is alive; that one stays, empty.
 //  3. A tombstone gets its delete horizon in the pass that drops everything it supersedes, and goes in a later one. So
 //     nothing that was deleted comes back, as long as what a tombstone supersedes is really dropped in that pass: see
-//     [Stats.Superseded].
+//     [Stats.Superseded]. One whose key had no room in the map gets none, and stays until its key is written again.
 //  4. A marker stays as long as a pass sees data of its transaction, and from then on until its delete horizon.
 //
 // # Terms

@@ -126,9 +126,9 @@ func (f *Filter) data(b batch.Batch) (batch.Batch, error) {
 		return b, nil // what can't be read is kept
 	}
 	defer records.Release()
-	kept, tombstones, err := f.judge(b, &records.Iterator)
+	kept, due, err := f.judge(b, &records.Iterator)
 	f.KeptRecords += int64(kept)
-	horizon := tombstones && !b.HasDeleteHorizon()
+	horizon := due && !b.HasDeleteHorizon()
 	switch {
 	case err != nil:
 		f.Unreadable++
@@ -142,24 +142,29 @@ func (f *Filter) data(b batch.Batch) (batch.Batch, error) {
 	}
 }
 
-// judge fills drop, and says how many records stay and whether there are tombstones among them.
-func (f *Filter) judge(b batch.Batch, it *batch.Iterator) (kept int, tombstones bool, err error) {
+// judge fills drop, and says how many records stay and whether a delete horizon is due: there are tombstones among them, and
+// this pass drops all that they supersede. Where a key had no room in the map it doesn't.
+func (f *Filter) judge(b batch.Batch, it *batch.Iterator) (kept int, due bool, err error) {
 	f.drop = f.drop[:0]
 	expired := f.expired(b)
-	superseded := int64(0)
+	superseded, tombstones, noted := int64(0), 0, 0
 	for it.Next() {
 		r := it.Record()
 		drop := false
 		if r.Key != nil {
 			latest, tombstone, found := f.Keys.Get(r.Key)
-			drop = found && b.BaseOffset()+int64(r.OffsetDelta) < latest
+			offset := b.BaseOffset() + int64(r.OffsetDelta)
+			drop = found && offset < latest
 			switch {
 			case drop && tombstone:
 				superseded++
 			case r.Value == nil && expired:
 				drop = true
 			case r.Value == nil && !drop:
-				tombstones = true
+				tombstones++
+				if found && offset == latest {
+					noted++
+				}
 			}
 		}
 		f.drop = append(f.drop, drop)
@@ -171,7 +176,7 @@ func (f *Filter) judge(b batch.Batch, it *batch.Iterator) (kept int, tombstones 
 		return int(b.NumRecords()), false, err
 	}
 	f.Superseded += superseded
-	return kept, tombstones, nil
+	return kept, tombstones > 0 && noted == tombstones, nil
 }
 
 func (f *Filter) noDrops(n int) {
