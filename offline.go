@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/kbroker/kbroker/handlers/group"
 	"github.com/kbroker/kbroker/handlers/txn"
@@ -33,6 +34,11 @@ type DataReport struct {
 	Keys int `json:"metadataKeys"`
 }
 
+// Repairable says that there is damage in logs, which RepairData is for.
+func (r *DataReport) Repairable() bool {
+	return slices.ContainsFunc(r.Findings, func(f storage.Finding) bool { return f.Damage && f.Directory != metaName })
+}
+
 // RepairReport is what RepairData did, or would do.
 type RepairReport struct {
 	Applied bool             `json:"applied"`
@@ -42,7 +48,7 @@ type RepairReport struct {
 }
 
 // VerifyData reads a whole data directory, logs and metadata, and says what doesn't verify. It changes nothing. The error is
-// ErrDataInUse, or of the disk.
+// ErrDataInUse, or of the disk; with one, the report, if there is any, is of what could be read.
 func VerifyData(dir string) (*DataReport, error) {
 	o, err := openOffline(dir, false)
 	if err != nil {
@@ -53,7 +59,7 @@ func VerifyData(dir string) (*DataReport, error) {
 }
 
 // RepairData decides what a start leaves open about damaged logs, and with apply does it; see storage.Repair. The metadata
-// store is not repaired. The error is ErrDataInUse, or of the disk.
+// store is not repaired. The error is ErrDataInUse, or of the disk; with one, the report, if there is any, is of what was done.
 func RepairData(dir string, apply bool) (*RepairReport, error) {
 	o, err := openOffline(dir, apply)
 	if err != nil {
@@ -186,12 +192,9 @@ func (o *offline) verify() (*DataReport, error) {
 		return nil, err
 	}
 	logs, err := storage.VerifyWith(o.fs, o.dir, knowledge(c))
-	if err != nil {
-		return nil, err
-	}
 	r := &DataReport{Report: *logs, Keys: c.Keys}
 	r.Findings = append(findings(c, logs.Partitions > 0), r.Findings...)
-	return r, nil
+	return r, err
 }
 
 // findings are those about the metadata store.
@@ -200,7 +203,8 @@ func findings(c *meta.Checked, logs bool) []storage.Finding {
 	if c.Missing && logs {
 		out = append(out, storage.Finding{
 			Directory: metaName, Position: -1, Damage: true,
-			Kind: "the metadata store is missing, so the broker doesn't start: put it back, or move the logs elsewhere to start without",
+			Kind: "the metadata store is missing, so the broker doesn't start: put it back; or, to start without, move the directory topics away " +
+				"(`kbroker storage dump --records` shows what is in the logs)",
 		})
 	}
 	for _, f := range c.Findings {

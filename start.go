@@ -197,7 +197,7 @@ func (b *Broker) registerer() prometheus.Registerer {
 // openMeta opens the metadata store and takes over the settings kept in it.
 func (b *Broker) openMeta(context.Context) error {
 	dir, topics := filepath.Join(b.dir, "meta"), filepath.Join(b.dir, "topics")
-	logs, err := b.fs.List(topics)
+	logs, err := vfs.ListDirs(b.fs, topics)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for logs: %w", err)
 	}
@@ -207,7 +207,8 @@ func (b *Broker) openMeta(context.Context) error {
 		Existing: len(logs) > 0,
 	})
 	if errors.Is(err, meta.ErrMissing) {
-		return fmt.Errorf("%s holds the logs of %d topics: put the metadata in %s back, or move the logs elsewhere to start without: %w",
+		return fmt.Errorf("%s holds the logs of %d topics: put the metadata in %s back; or, to start without, move the logs elsewhere "+
+			"(`kbroker storage dump --records` shows what is in them): %w",
 			absolute(topics), len(logs), absolute(dir), err)
 	}
 	if err != nil {

@@ -275,7 +275,8 @@ func explain(err error) error {
 	}
 	if errors.Is(err, ErrDamaged) {
 		return fmt.Errorf("%w; the broker does not start, because it would forget topics or committed offsets: "+
-			"restore this directory from a copy, or move it away to start with empty metadata", err)
+			"restore this directory from a copy; or, to start without, move it and the directory topics beside it away "+
+			"(`kbroker storage dump --records` shows what is in the logs)", err)
 	}
 	return err
 }

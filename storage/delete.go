@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/protocol/clock"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // list returns the names in a directory; nil without an error if it isn't there.
@@ -120,12 +121,12 @@ func (s *Set) removeDeleted() {
 // one, by topic, partition and the id in it, is moved aside, and what lies in deleted/ is removed in the background. A
 // directory whose id can't be read is left alone if the topic has a log there, for Open to judge.
 func (s *Set) Sweep(known func(topic string, partition int32, id TopicID) bool) error {
-	topics, err := s.list(s.topics)
+	topics, err := vfs.ListDirs(s.fs, s.topics)
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
 	for _, topic := range topics {
-		partitions, err := s.list(filepath.Join(s.topics, topic))
+		partitions, err := vfs.ListDirs(s.fs, filepath.Join(s.topics, topic))
 		if err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}

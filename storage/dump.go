@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kbroker/kbroker/protocol/batch"
 	"github.com/kbroker/kbroker/storage/producer"
@@ -28,57 +29,106 @@ type DumpOptions struct {
 const maxDumpedRecords = 1 << 30
 
 // Dump shows what is in a data directory, in the directory of a partition, or in one file, which may be one that Apache
-// Kafka wrote. emit gets one item after the other, each to be kept; an error of it ends the dump. What doesn't verify is a
-// DumpProblem, and the dump goes on behind it. Nothing is changed. Other errors are of the disk.
+// Kafka wrote. emit gets one item after the other, each to be kept; an error of it ends the dump. What doesn't verify, or
+// can't be read, is a DumpProblem, and the dump goes on behind it. Nothing is changed. Errors are emit's, or of the disk.
 func Dump(files vfs.FS, path string, o DumpOptions, emit func(DumpItem) error) error {
-	d := &dumper{fs: files, options: o, emit: emit}
+	d := &dumper{fs: files, options: o, sink: emit}
 	info, err := files.Stat(path)
 	switch {
 	case err != nil:
 		return fmt.Errorf("dump: %w", err)
 	case !info.IsDir():
-		return d.file(filepath.Dir(path), filepath.Base(path))
+		d.where = filepath.Dir(path)
+		d.single(filepath.Base(path))
+		return d.result()
 	}
 	if _, err = files.Stat(filepath.Join(path, topicsName)); errors.Is(err, fs.ErrNotExist) {
-		return d.partition(path, filepath.Base(path))
+		d.partition(path, path)
+		return d.result()
 	}
-	return eachPartition(files, path, func(topic string, number int32) error {
+	w := &walker{fs: files, dir: path}
+	found := false
+	w.visit = func(topic string, number int32) error {
 		if (o.Topic != "" && o.Topic != topic) || (o.Partition >= 0 && o.Partition != number) {
 			return nil
 		}
+		found = true
 		name := filepath.Join(topicsName, topic, strconv.Itoa(int(number)))
-		return d.partition(filepath.Join(path, name), name)
-	})
+		d.partition(filepath.Join(path, name), name)
+		return nil
+	}
+	if err = w.walk(); err != nil {
+		d.errs = append(d.errs, err)
+	}
+	if !found && (o.Topic != "" || o.Partition >= 0) {
+		d.errs = append(d.errs, fmt.Errorf("dump: %w: %s", fs.ErrNotExist, o.chosen()))
+	}
+	return d.result()
+}
+
+// chosen names what the options choose.
+func (o *DumpOptions) chosen() string {
+	switch {
+	case o.Topic == "":
+		return fmt.Sprintf("no topic has files of partition %d", o.Partition)
+	case o.Partition < 0:
+		return fmt.Sprintf("topic %q has no files", o.Topic)
+	default:
+		return fmt.Sprintf("partition %d of topic %q has no files", o.Partition, o.Topic)
+	}
 }
 
 // dumper shows files one after the other.
 type dumper struct {
 	fs      vfs.FS
 	options DumpOptions
-	emit    func(DumpItem) error
+	sink    func(DumpItem) error
+	where   string // the directory at hand, as the user knows it
+
+	ended error   // of sink, which ends everything
+	errs  []error // of the disk
+}
+
+func (d *dumper) result() error {
+	if d.ended != nil {
+		return d.ended
+	}
+	return errors.Join(d.errs...)
+}
+
+func (d *dumper) emit(i DumpItem) error {
+	if d.ended == nil {
+		d.ended = d.sink(i)
+	}
+	return d.ended
+}
+
+func (d *dumper) problem(file string, pos int64, kind string) error {
+	return d.emit(DumpProblem{Type: "problem", Directory: d.where, File: file, Position: pos, Kind: kind})
 }
 
 // partition shows a partition's directory: first what is said of it as a whole, then its segments.
-func (d *dumper) partition(dir, name string) error {
+func (d *dumper) partition(dir, name string) {
+	d.where = name
 	names, err := d.fs.List(dir)
 	if err != nil {
-		return fmt.Errorf("dump: %w", err)
+		d.errs = append(d.errs, fmt.Errorf("dump: %w", err))
+		_ = d.problem("", -1, "can't be read: "+err.Error())
+		return
 	}
 	p := DumpPartition{Type: "partition", Directory: name}
 	id, err := readID(d.fs, dir)
 	if err == nil {
 		p.TopicID = id.String()
 	}
-	if err = d.emit(p); err != nil {
-		return err
-	}
+	_ = d.emit(p)
 	slices.SortStableFunc(names, func(a, b string) int { return dumpOrder(a) - dumpOrder(b) })
 	for _, file := range names {
-		if err = d.file(dir, file); err != nil {
-			return err
+		if d.ended != nil {
+			return
 		}
+		d.checked(file, d.file(dir, file))
 	}
-	return nil
 }
 
 // dumpOrder puts what is said of the partition before its segments, which follow by name.
@@ -91,33 +141,97 @@ func dumpOrder(name string) int {
 	}
 }
 
+// single shows a file that was asked for by name: what recovery cut off as if it were a segment.
+func (d *dumper) single(name string) {
+	if strings.Contains(name, tornInfix) {
+		d.checked(name, d.data(d.where, name, 0))
+		return
+	}
+	if d.checked(name, d.file(d.where, name)) && fileKind(name) == "unknown" && !slices.Contains(swapKinds(), filepath.Ext(name)) {
+		_ = d.problem(name, -1, "nothing is known of such a file")
+	}
+}
+
+// checked makes a problem of what is wrong with a file, and says whether nothing is.
+func (d *dumper) checked(name string, err error) bool {
+	switch {
+	case err == nil || d.ended != nil:
+		return err == nil
+	case errors.Is(err, errSideFile), errors.Is(err, segment.ErrHeader), errors.Is(err, producer.ErrCheckpoint),
+		errors.Is(err, producer.ErrVersion), isVersion(err):
+		_ = d.problem(name, -1, strings.TrimPrefix(err.Error(), name+": "))
+	default:
+		d.errs = append(d.errs, fmt.Errorf("dump: %w", err))
+		_ = d.problem(name, -1, "can't be read: "+err.Error())
+	}
+	return false
+}
+
 // file shows one file.
 func (d *dumper) file(dir, name string) error {
 	base, suffix, ok := segment.ParseFileName(name)
 	if !ok {
 		suffix = filepath.Ext(name)
 	}
-	var err error
 	switch {
 	case name == epochsName:
-		err = d.epochs(dir)
+		return d.epochs(dir)
 	case name == snapshotName:
-		err = d.snapshot(dir)
+		return d.snapshot(dir)
 	case name == idName:
-		_, err = readID(d.fs, dir)
+		_, err := readID(d.fs, dir)
+		return err
 	case suffix == segment.SuffixData:
-		err = d.data(dir, name, base)
+		return d.data(dir, name, base)
 	case suffix == segment.SuffixIndex:
-		err = d.index(dir, name, base)
+		return d.index(dir, name, base)
 	case suffix == segment.SuffixTxnIndex:
-		err = d.txnIndex(dir, name, base)
+		return d.txnIndex(dir, name, base)
+	case suffix == swapSuffix:
+		return d.swap(dir, name)
 	default:
-		return d.emit(DumpProblem{Type: "problem", File: name, Position: -1, Kind: "nothing is known of such a file"})
+		return d.other(dir, name)
 	}
-	if errors.Is(err, errSideFile) || errors.Is(err, segment.ErrHeader) || errors.Is(err, producer.ErrCheckpoint) || isVersion(err) {
-		return d.emit(DumpProblem{Type: "problem", File: name, Position: -1, Kind: err.Error()})
+}
+
+// other shows that there is a file that holds nothing of the log.
+func (d *dumper) other(dir, name string) error {
+	info, err := d.fs.Stat(filepath.Join(dir, name))
+	if err != nil {
+		return err
 	}
-	return err
+	return d.emit(DumpFile{Type: "file", File: name, SizeBytes: info.Size(), Kind: fileKind(name)})
+}
+
+// fileKind says what a file is for that is none of those that hold a log.
+func fileKind(name string) string {
+	switch {
+	case strings.HasSuffix(name, segment.TempSuffix):
+		return "temporary"
+	case strings.Contains(name, tornInfix):
+		return "torn"
+	case name == idName, name == epochsName, name == snapshotName, ours(name):
+		return "log"
+	default:
+		return "unknown"
+	}
+}
+
+// swap shows what an interrupted compaction is about.
+func (d *dumper) swap(dir, name string) error {
+	b, err := readFile(d.fs, filepath.Join(dir, name))
+	var s *swap
+	if err == nil {
+		s, err = decodeSwap(name, b)
+	}
+	if err != nil {
+		return err
+	}
+	item := DumpSwap{Type: "swap", File: name, TopicID: s.id.String(), Replaced: s.replaced, Files: []DumpSwapFile{}}
+	for _, f := range s.files {
+		item.Files = append(item.Files, DumpSwapFile{File: f.Name(), SizeBytes: f.Size, CRC: f.CRC})
+	}
+	return d.emit(item)
 }
 
 func (d *dumper) epochs(dir string) error {
@@ -165,7 +279,7 @@ func (d *dumper) snapshot(dir string) error {
 func (d *dumper) data(dir, name string, base int64) error {
 	f, err := d.fs.Open(filepath.Join(dir, name))
 	if err != nil {
-		return fmt.Errorf("dump: %w", err)
+		return err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
 	size, err := f.Size()
@@ -189,9 +303,7 @@ func (d *dumper) data(dir, name string, base int64) error {
 			LastOffset: done.LastOffset, LastStableOffset: done.LastStable,
 		})
 	}, func(from, to int64, why error) error {
-		return d.emit(DumpProblem{
-			Type: "problem", File: name, Position: from, Kind: fmt.Sprintf("%d bytes are no batch: %v", to-from, why),
-		})
+		return d.problem(name, from, fmt.Sprintf("%d bytes are no batch: %v", to-from, why))
 	})
 }
 
@@ -234,7 +346,7 @@ func controlType(b batch.Batch) string {
 // records shows the records of a batch. Unless they are asked for, they are only checked.
 func (d *dumper) records(name string, b batch.Batch, pos int64) error {
 	bad := func(err error) error {
-		return d.emit(DumpProblem{Type: "problem", File: name, Position: pos, Kind: "records: " + err.Error()})
+		return d.problem(name, pos, "records: "+err.Error())
 	}
 	records, err := b.Records(maxDumpedRecords)
 	if err != nil {
@@ -264,7 +376,7 @@ func newDumpRecord(b batch.Batch, r *batch.Record) DumpRecord {
 		item.Timestamp = b.MaxTimestamp()
 	}
 	for _, h := range r.AppendHeaders(nil) {
-		item.Headers = append(item.Headers, DumpHeader{Key: string(h.Key), Value: newDumpBytes(h.Value)})
+		item.Headers = append(item.Headers, newDumpHeader(h))
 	}
 	return item
 }
@@ -273,7 +385,7 @@ func newDumpRecord(b batch.Batch, r *batch.Record) DumpRecord {
 func (d *dumper) index(dir, name string, base int64) error {
 	f, err := d.fs.Open(filepath.Join(dir, name))
 	if err != nil {
-		return fmt.Errorf("dump: %w", err)
+		return err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
 	item := DumpIndex{Type: "index", File: name, Entries: []DumpEntry{}}

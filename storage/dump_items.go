@@ -1,9 +1,13 @@
 package storage
 
 import (
+	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kbroker/kbroker/protocol/batch"
 )
 
 // DumpItem is one thing that Dump shows. String is what a person reads, one line or a few without the last line's end; the
@@ -170,10 +174,21 @@ func (d DumpBytes) String() string {
 	}
 }
 
-// DumpHeader is a header of a record.
+// DumpHeader is a header of a record. Its key is a string by the protocol; one that isn't UTF-8 is in KeyBase64, and Key is "".
 type DumpHeader struct {
-	Key   string    `json:"key"`
-	Value DumpBytes `json:"value"`
+	Key       string    `json:"key"`
+	KeyBase64 []byte    `json:"keyBase64,omitempty"`
+	Value     DumpBytes `json:"value"`
+}
+
+func newDumpHeader(h batch.Header) DumpHeader {
+	item := DumpHeader{Value: newDumpBytes(h.Value)}
+	if utf8.Valid(h.Key) {
+		item.Key = string(h.Key)
+	} else {
+		item.KeyBase64 = bytes.Clone(h.Key)
+	}
+	return item
 }
 
 // DumpRecord is a record.
@@ -191,7 +206,7 @@ func (i DumpRecord) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "      %d: timestamp %d, key %s, value %s", i.Offset, i.Timestamp, i.Key, i.Value)
 	for _, h := range i.Headers {
-		fmt.Fprintf(&b, ", header %q = %s", h.Key, h.Value)
+		fmt.Fprintf(&b, ", header %q = %s", h.Key+string(h.KeyBase64), h.Value)
 	}
 	return b.String()
 }
@@ -252,18 +267,60 @@ func (i DumpAborted) String() string {
 		i.File, i.ProducerID, i.FirstOffset, i.LastOffset, i.LastStableOffset)
 }
 
-// DumpProblem is what doesn't verify.
+// DumpSwap is the announcement of a compaction's new segments, which is there only until they are in place.
+type DumpSwap struct {
+	Type     string         `json:"type"`
+	File     string         `json:"file"`
+	TopicID  string         `json:"topicId"`
+	Replaced []int64        `json:"replaced"` // base offsets
+	Files    []DumpSwapFile `json:"files"`
+}
+
+// DumpSwapFile is a file that takes the place of those of the same name, if there are any.
+type DumpSwapFile struct {
+	File      string `json:"file"`
+	SizeBytes int64  `json:"sizeBytes"`
+	CRC       uint32 `json:"crc"`
+}
+
+// String implements DumpItem.
+func (i DumpSwap) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s: segments %s are replaced", i.File, strings.Trim(fmt.Sprint(i.Replaced), "[]"))
+	for _, f := range i.Files {
+		fmt.Fprintf(&b, "\n    by %s: %d bytes, crc %08x", f.File, f.SizeBytes, f.CRC)
+	}
+	return b.String()
+}
+
+// DumpFile is a file that holds nothing of the log. Kind is "temporary" for what was being written, "torn" for what recovery
+// has cut off, and "unknown".
+type DumpFile struct {
+	Type      string `json:"type"`
+	File      string `json:"file"`
+	SizeBytes int64  `json:"sizeBytes"`
+	Kind      string `json:"kind"`
+}
+
+// String implements DumpItem.
+func (i DumpFile) String() string {
+	return fmt.Sprintf("  %s: %d bytes, %s", i.File, i.SizeBytes, i.Kind)
+}
+
+// DumpProblem is what doesn't verify, or can't be read.
 type DumpProblem struct {
-	Type     string `json:"type"`
-	File     string `json:"file"`
-	Position int64  `json:"position"` // -1 for the file as a whole
-	Kind     string `json:"kind"`
+	Type      string `json:"type"`
+	Directory string `json:"directory"`
+	File      string `json:"file"`
+	Position  int64  `json:"position"` // -1 for the file as a whole
+	Kind      string `json:"kind"`
 }
 
 // String implements DumpItem.
 func (i DumpProblem) String() string {
-	if i.Position < 0 {
-		return fmt.Sprintf("  PROBLEM: %s: %s", i.File, i.Kind)
+	where := filepath.Join(i.Directory, i.File)
+	if i.Position >= 0 {
+		where += fmt.Sprintf(": byte %d", i.Position)
 	}
-	return fmt.Sprintf("  PROBLEM: %s: byte %d: %s", i.File, i.Position, i.Kind)
+	return fmt.Sprintf("  PROBLEM: %s: %s", where, i.Kind)
 }

@@ -219,7 +219,7 @@ func (r *recovery) checkID(segments bool) (ours bool, err error) {
 			return true, replaceFile(l.set.fs, filepath.Join(l.dir, idName), encodeID(l.part.ID))
 		}
 	}
-	return false, &CorruptionError{Partition: l.part, Segment: idName, Kind: "topic id doesn't verify"}
+	return false, &CorruptionError{Partition: l.part, Segment: idName, Kind: "topic id doesn't verify; `kbroker storage repair` writes it again"}
 }
 
 // nothing makes a log without segments ready. If a snapshot says that there were some, their offsets are not given out

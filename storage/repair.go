@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/kbroker/kbroker/storage/segment"
 	"github.com/kbroker/kbroker/storage/vfs"
@@ -60,25 +58,32 @@ func (a Action) String() string {
 //     batches in them stay. Offsets that are lost become a gap, as compaction leaves them, and are never given out again.
 //   - Segments that are missing become such a gap too, or, at the beginning, move the log start.
 //   - An id file that can't be read is written again if the topic is known.
-//   - Files that are none of the broker's, broken .swap files, and the directories of topics that nobody knows are moved away.
+//   - A replacement of segments whose .swap file can't be read is finished, if its new segments verify.
+//   - Files that are none of the broker's and the directories of topics that nobody knows are moved away.
 //
 // Whatever is taken away is kept below removed/. What a start mends by itself is left to it. No broker may be running on the
-// directory. The error is of the disk; what was done before it is done.
+// directory. The error is of the disk: partitions that it isn't about are repaired all the same.
 func Repair(files vfs.FS, dir string, o RepairOptions) ([]Action, error) {
 	if !o.Apply {
 		files = vfs.Overlay(files)
 	}
 	actions := []Action{}
-	err := eachPartition(files, dir, func(topic string, number int32) error {
+	w := &walker{fs: files, dir: dir}
+	w.visit = func(topic string, number int32) error {
 		r := &repairer{fs: files, root: dir, options: o}
 		r.verifier = newVerifier(files, dir, topic, number, o.VerifyOptions)
+		r.verifier.keep = func(p examined) { r.parts = append(r.parts, p) }
 		err := r.run()
 		actions = append(actions, r.actions...)
 		if err != nil {
 			return fmt.Errorf("repair %s: %w", r.name, err)
 		}
 		return nil
-	})
+	}
+	w.failed = func(dir string, err error) {
+		actions = append(actions, Action{Directory: dir, Wrong: "can't be examined: " + err.Error()})
+	}
+	err := w.walk()
 	return actions, err
 }
 
@@ -88,11 +93,16 @@ type repairer struct {
 	fs      vfs.FS
 	root    string
 	options RepairOptions
+	parts   []examined
 	actions []Action
 }
 
 func (r *repairer) run() error {
-	defer func() { r.verifier.close() }()
+	defer func() {
+		for _, p := range r.parts {
+			p.segment.Close()
+		}
+	}()
 	if stray, err := r.stray(); err != nil || stray {
 		return err
 	}
@@ -154,37 +164,26 @@ func (r *repairer) stray() (bool, error) {
 	return true, nil
 }
 
-// tidy moves away files that are none of the broker's, and .swap files that can't be read.
+// tidy moves away files that are none of the broker's, and decides about .swap files that can't be read.
 func (r *repairer) tidy() error {
 	names, err := r.fs.List(r.dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		wrong := ""
-		_, suffix, ok := segment.ParseFileName(name)
-		switch {
-		case ok && suffix == swapSuffix:
-			b, err := readFile(r.fs, filepath.Join(r.dir, name))
-			if err == nil {
-				_, err = decodeSwap(name, b)
+		if _, suffix, ok := segment.ParseFileName(name); ok && suffix == swapSuffix {
+			if err = r.checkSwap(name); err != nil {
+				return err
 			}
-			if errors.Is(err, errSideFile) {
-				wrong = err.Error()
-			}
-		case ours(name), slices.Contains([]string{idName, epochsName, snapshotName}, name),
-			strings.HasSuffix(name, segment.TempSuffix), strings.Contains(name, tornInfix):
-		default:
-			wrong = "is none of the broker's files"
 		}
-		if wrong == "" {
+		if fileKind(name) != "unknown" {
 			continue
 		}
 		kept, err := r.takeAway(name)
 		if err != nil {
 			return err
 		}
-		r.act(Action{File: name, Wrong: wrong, Does: "is moved away", Kept: kept})
+		r.act(Action{File: name, Wrong: "is none of the broker's files", Does: "is moved away", Kept: kept})
 	}
 	return nil
 }

@@ -295,6 +295,12 @@ func TestRepairDecidesWhatRecoveryLeavesOpen(t *testing.T) {
 		{"all segments missing", []string{logName(first), logName(last)}, len(all), func(w *wreck) {
 			w.remove(logName(first), logName(middle), logName(last))
 		}},
+		{"last data file missing, and no snapshot", []string{logName(last)}, in(last, 1000), func(w *wreck) {
+			w.remove(snapshotName, logName(last))
+		}},
+		{"all data files missing, and no snapshot", []string{logName(first)}, len(all), func(w *wreck) {
+			w.remove(snapshotName, logName(first), logName(middle), logName(last))
+		}},
 		{"last segment empty", []string{logName(last)}, in(last, 1000), func(w *wreck) { rewrite(w.t, w.d, logName(last), nil) }},
 		{"index slot and its bytes bad", []string{logName(last)}, 1, func(w *wreck) {
 			w.remove(snapshotName)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,6 +134,41 @@ func TestADirectoryOfAnotherTopicIsMovedAside(t *testing.T) {
 		if err != nil || (len(names) == 0) != sweep {
 			t.Fatalf("sweep %v: in deleted: %v %v", sweep, names, err)
 		}
+	}
+}
+
+// What a file manager leaves in the directories is nobody's topic, and no reason not to start.
+func TestSweepPassesOverFiles(t *testing.T) {
+	t.Parallel()
+	w, d := simWorld(t)
+	put(t, w.open(), makeBatch(t, 0, 3, 1000))
+	w.close()
+	for _, dir := range []string{"data", "data/topics", "data/topics/orders", testDir} {
+		if err := replaceFile(d, filepath.Join(dir, ".DS_Store"), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, err := Verify(d, "data")
+	if err != nil || !report.Sound() || report.Partitions != 1 {
+		t.Error(err, report)
+	}
+	for _, where := range []string{"topics/.DS_Store", "topics/orders/.DS_Store", "topics/orders/0/.DS_Store"} {
+		if !strings.Contains(report.String(), where+": is none of the broker's files") {
+			t.Errorf("%s isn't named: %v", where, report)
+		}
+	}
+	if actions, repairErr := Repair(d, "data", RepairOptions{}); repairErr != nil || len(actions) != 1 {
+		t.Error(repairErr, actions)
+	}
+	set, err := OpenSet(w.fs, w.dir, w.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = set.Sweep(func(string, int32, TopicID) bool { return true }); err != nil {
+		t.Error(err)
+	}
+	if err = set.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

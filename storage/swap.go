@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -216,7 +217,8 @@ func (l *Log) finishSwap(name string) error {
 		s, err = decodeSwap(name, b)
 	}
 	if errors.Is(err, errSideFile) {
-		return &CorruptionError{Partition: l.part, Segment: name, Kind: err.Error()}
+		kind := strings.TrimPrefix(err.Error(), name+": ") + "; `kbroker storage repair` decides"
+		return &CorruptionError{Partition: l.part, Segment: name, Kind: kind}
 	}
 	if err != nil {
 		return err

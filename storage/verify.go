@@ -74,7 +74,8 @@ type VerifyOptions struct {
 }
 
 // Verify reads everything below topics/ of a data directory and reports what doesn't verify. It changes nothing; no
-// broker may be running on the directory. The error is of the disk.
+// broker may be running on the directory. The error is of the disk; the report then is of what could be read, and says that
+// there is damage.
 func Verify(files vfs.FS, dir string) (*Report, error) {
 	return VerifyWith(files, dir, VerifyOptions{})
 }
@@ -83,54 +84,92 @@ func Verify(files vfs.FS, dir string) (*Report, error) {
 func VerifyWith(files vfs.FS, dir string, o VerifyOptions) (*Report, error) {
 	r := &Report{Findings: []Finding{}}
 	files = vfs.Overlay(files) // interrupted compactions are finished there
-	err := eachPartition(files, dir, func(topic string, number int32) error {
+	w := &walker{fs: files, dir: dir}
+	w.visit = func(topic string, number int32) error {
 		v := newVerifier(files, dir, topic, number, o)
-		defer v.close()
-		if err := v.run(); err != nil {
-			return fmt.Errorf("verify %s: %w", v.name, err)
-		}
+		err := v.run()
 		r.Partitions++
-		r.Segments += len(v.parts)
+		r.Segments += v.segments
 		r.Batches += v.batches
 		r.Bytes += v.bytes
 		r.Findings = append(r.Findings, v.findings...)
+		if err != nil {
+			return fmt.Errorf("verify %s: %w", v.name, err)
+		}
 		return nil
-	})
-	return r, err
+	}
+	w.stray = func(dir, name string) {
+		r.Findings = append(r.Findings, Finding{Directory: dir, File: name, Position: -1, Kind: "is none of the broker's files"})
+	}
+	w.failed = func(dir string, err error) {
+		r.Findings = append(r.Findings, Finding{Directory: dir, Position: -1, Damage: true, Kind: "can't be examined: " + err.Error()})
+	}
+	return r, w.walk()
 }
 
-// eachPartition calls visit for each partition's directory, by name.
-func eachPartition(files vfs.FS, dir string, visit func(topic string, number int32) error) error {
-	topics, err := files.List(filepath.Join(dir, topicsName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
+// walker goes over the directories of partitions, by name. What fails doesn't keep the others from their turn.
+type walker struct {
+	fs    vfs.FS
+	dir   string
+	visit func(topic string, number int32) error
+	// stray, unless nil, is told of each file where there should be directories, and of the directory it is in.
+	stray func(dir, name string)
+	// failed, unless nil, is told what can't be listed, or why visit failed.
+	failed func(dir string, err error)
+	errs   []error
+}
+
+// walk returns the errors of the disk, and those of visit.
+func (w *walker) walk() error {
+	topics, err := w.list(topicsName)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.fail(topicsName, err)
 	}
 	for _, topic := range topics {
-		names, err := files.List(filepath.Join(dir, topicsName, topic))
+		name := filepath.Join(topicsName, topic)
+		partitions, err := w.list(name)
 		if err != nil {
-			return err
+			w.fail(name, err)
 		}
-		for _, name := range names {
-			number, err := strconv.ParseInt(name, 10, 32)
-			if err != nil || strconv.Itoa(int(number)) != name || number < 0 {
+		for _, partition := range partitions {
+			number, err := strconv.ParseInt(partition, 10, 32)
+			if err != nil || strconv.Itoa(int(number)) != partition || number < 0 {
 				continue
 			}
-			if err = visit(topic, int32(number)); err != nil {
-				return err
+			if err = w.visit(topic, int32(number)); err != nil {
+				w.fail(filepath.Join(name, partition), err)
 			}
 		}
 	}
-	return nil
+	return errors.Join(w.errs...)
+}
+
+func (w *walker) fail(dir string, err error) {
+	w.errs = append(w.errs, err)
+	if w.failed != nil {
+		w.failed(dir, err)
+	}
+}
+
+// list lists the directories in one, and tells of the files.
+func (w *walker) list(name string) ([]string, error) {
+	names, err := w.fs.List(filepath.Join(w.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := vfs.ListDirs(w.fs, filepath.Join(w.dir, name))
+	for _, n := range names {
+		if err == nil && w.stray != nil && !slices.Contains(dirs, n) {
+			w.stray(name, n)
+		}
+	}
+	return dirs, err
 }
 
 // examined is one segment as recovery would find it.
 type examined struct {
 	segment *segment.Segment
 	outcome segment.Outcome
-	sealed  bool
 }
 
 // verifier checks one partition's directory.
@@ -141,14 +180,17 @@ type verifier struct {
 	part    Partition
 	options VerifyOptions
 
+	// keep is told of each segment, which it must close; nil closes it.
+	keep func(examined)
+
 	names    []string
 	bases    []int64
 	snapshot *snapshot
 	refused  bool // a file stands in the way of all others
 	start    int64
 	end      int64 // of the log; -1 without segments
-	parts    []examined
 	findings []Finding
+	segments int
 	batches  int64
 	bytes    int64
 }
@@ -157,12 +199,6 @@ func newVerifier(files vfs.FS, dir, topic string, number int32, o VerifyOptions)
 	name := filepath.Join(topicsName, topic, strconv.Itoa(int(number)))
 	return &verifier{
 		fs: files, dir: filepath.Join(dir, name), name: name, part: Partition{Topic: topic, Number: number}, options: o, end: -1,
-	}
-}
-
-func (v *verifier) close() {
-	for _, p := range v.parts {
-		p.segment.Close()
 	}
 }
 
@@ -244,18 +280,24 @@ func (v *verifier) swaps() error {
 		if _, suffix, ok := segment.ParseFileName(name); !ok || suffix != swapSuffix {
 			continue
 		}
-		err := l.finishSwap(name)
-		switch {
-		case err == nil:
-			v.add(name, -1, false, "an interrupted compaction, which the next start finishes")
-		case errors.Is(err, ErrDamaged) || isVersion(err):
-			v.refused = true
-			v.add(name, -1, true, "keeps the partition from being opened: "+err.Error())
-		default:
-			return err
+		if err := l.finishSwap(name); err != nil {
+			v.refuse(name, err)
+			continue
 		}
+		v.add(name, -1, false, "an interrupted compaction, which the next start finishes")
 	}
 	return v.list()
+}
+
+// refuse reports a file that stands in the way of all others.
+func (v *verifier) refuse(name string, err error) {
+	v.refused = true
+	kind := err.Error()
+	var damaged *CorruptionError
+	if errors.As(err, &damaged) {
+		kind = damaged.Kind
+	}
+	v.add(name, -1, true, "keeps the partition from being opened: "+kind)
 }
 
 // bareLog is a log that does no more than finish compactions.
@@ -317,8 +359,7 @@ func (v *verifier) side(name string, err error) {
 	switch {
 	case err == nil:
 	case isVersion(err), errors.Is(err, producer.ErrVersion):
-		v.refused = true
-		v.add(name, -1, true, "keeps the partition from being opened: "+err.Error())
+		v.refuse(name, err)
 	default:
 		v.add(name, -1, false, err.Error()+": the next start makes it anew")
 	}
@@ -370,18 +411,22 @@ func (v *verifier) segment(files *segment.Files, base, next int64) error {
 	s, out, err := segment.Load(v.segmentOptions(files), base, ev)
 	var version *segment.VersionError
 	if errors.As(err, &version) {
-		v.refused = true
-		v.add(version.File, -1, true, "keeps the partition from being opened: "+err.Error())
+		v.refuse(version.File, version)
 		v.end = max(v.end, next)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	v.parts = append(v.parts, examined{segment: s, outcome: out, sealed: next >= 0})
+	v.segments++
 	v.bytes += out.Size
 	v.end = out.Next
 	v.judge(s, out)
+	if v.keep != nil {
+		v.keep(examined{segment: s, outcome: out.WithoutIndex()})
+	} else {
+		s.Close()
+	}
 	return nil
 }
 
@@ -443,9 +488,9 @@ func (v *verifier) missing() error {
 		start = v.bases[len(v.bases)-1]
 	}
 	gone, err := findMissing(v.fs, v.dir, start, v.bases, v.names)
-	if isVersion(err) {
-		v.refused = true
-		v.add("", -1, true, "keeps the partition from being opened: "+err.Error())
+	var version *segment.VersionError
+	if errors.As(err, &version) {
+		v.refuse(version.File, version)
 		return nil
 	}
 	if err != nil || len(gone) == 0 {

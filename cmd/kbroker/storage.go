@@ -40,10 +40,12 @@ func verifyCommand() *cobra.Command {
 		Args: arguments(1, 1, "the data directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := kbroker.VerifyData(args[0])
-			if err != nil {
-				return cannot(err)
+			if report != nil {
+				if printErr := printReport(cmd.OutOrStdout(), args[0], report, asJSON); err == nil {
+					err = printErr
+				}
 			}
-			if err = printReport(cmd.OutOrStdout(), report, asJSON); err != nil {
+			if err != nil {
 				return cannot(err)
 			}
 			return unlessSound(report)
@@ -61,12 +63,22 @@ func unlessSound(r *kbroker.DataReport) error {
 	return statusError{exitDamaged, errReported}
 }
 
-func printReport(w io.Writer, r *kbroker.DataReport, asJSON bool) error {
+// soundReport is a report with its verdict, for programs.
+type soundReport struct {
+	*kbroker.DataReport
+	Sound bool `json:"sound"`
+}
+
+func newSoundReport(r *kbroker.DataReport) *soundReport {
+	if r == nil {
+		return nil
+	}
+	return &soundReport{r, r.Sound()}
+}
+
+func printReport(w io.Writer, dir string, r *kbroker.DataReport, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, struct {
-			*kbroker.DataReport
-			Sound bool `json:"sound"`
-		}{r, r.Sound()})
+		return printJSON(w, newSoundReport(r))
 	}
 	for _, f := range r.Findings {
 		if _, err := fmt.Fprintln(w, f); err != nil {
@@ -74,8 +86,11 @@ func printReport(w io.Writer, r *kbroker.DataReport, asJSON bool) error {
 		}
 	}
 	verdict := "sound"
-	if !r.Sound() {
-		verdict = "DAMAGED: `kbroker storage repair DIR` says what can be done about it"
+	switch {
+	case r.Repairable():
+		verdict = "DAMAGED: `kbroker storage repair " + dir + "` says what can be done about it"
+	case !r.Sound():
+		verdict = "DAMAGED: the metadata store can't be repaired, what can be done is said above"
 	}
 	_, err := fmt.Fprintf(w, "%s, %s, %s, %s, %s: %s\n", count(r.Partitions, "partition"), count(r.Segments, "segment"),
 		count(r.Batches, "batch"), count(r.Bytes, "byte"), count(r.Keys, "metadata key"), verdict)
@@ -134,7 +149,7 @@ func repairCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := kbroker.RepairData(args[0], apply)
 			if report != nil {
-				if printErr := printRepair(cmd.OutOrStdout(), report, asJSON); err == nil {
+				if printErr := printRepair(cmd.OutOrStdout(), args[0], report, asJSON); err == nil {
 					err = printErr
 				}
 			}
@@ -154,29 +169,39 @@ func repairCommand() *cobra.Command {
 	return c
 }
 
-func printRepair(w io.Writer, r *kbroker.RepairReport, asJSON bool) error {
+func printRepair(w io.Writer, dir string, r *kbroker.RepairReport, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, r)
+		return printJSON(w, struct {
+			*kbroker.RepairReport
+			After *soundReport `json:"after,omitempty"`
+		}{r, newSoundReport(r.After)})
 	}
-	lost := int64(0)
+	lost, done := int64(0), 0
 	for _, a := range r.Actions {
 		lost += a.Lost
+		if a.Does != "" {
+			done++
+		}
 		if _, err := fmt.Fprintln(w, a); err != nil {
 			return err
 		}
+	}
+	left := ""
+	if n := len(r.Actions) - done; n > 0 {
+		left = fmt.Sprintf(", %s left as it is", count(n, "thing"))
 	}
 	var err error
 	switch {
 	case len(r.Actions) == 0:
 		_, err = fmt.Fprintln(w, "there is nothing to repair")
 	case !r.Applied:
-		_, err = fmt.Fprintf(w, "%s to do, %s to give up; nothing was changed, --apply does it\n",
-			count(len(r.Actions), "thing"), count(lost, "offset"))
+		_, err = fmt.Fprintf(w, "%s to do, %s to give up%s; nothing was changed, --apply does it\n",
+			count(done, "thing"), count(lost, "offset"), left)
 	default:
-		_, err = fmt.Fprintf(w, "%s done, %s given up\n", count(len(r.Actions), "thing"), count(lost, "offset"))
+		_, err = fmt.Fprintf(w, "%s done, %s given up%s\n", count(done, "thing"), count(lost, "offset"), left)
 	}
 	if err == nil && r.After != nil {
-		err = printReport(w, r.After, false)
+		err = printReport(w, dir, r.After, false)
 	}
 	return err
 }

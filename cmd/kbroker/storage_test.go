@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
@@ -353,4 +354,183 @@ func TestDumpShowsADataDirectory(t *testing.T) {
 	text := shell(t, dir, "storage", "dump", "--records", "--index", dir) +
 		shell(t, dir, "storage", "dump", "--topic", "orders", "--json", dir) + shell(t, dir, "storage", "dump", partition)
 	golden(t, "dump.txt", created.ReplaceAllString(text, `"createdMs":N`))
+}
+
+func TestStorageCommandsTellByTheirStatusHowItIs(t *testing.T) {
+	t.Parallel()
+	const log, index = "00000000000000000000.log", "00000000000000000000.index"
+	for name, c := range map[string]struct {
+		change                        func(t *testing.T, dir, partition string)
+		verify, dump, repair, applied int
+		says                          string // verify
+	}{
+		"sound":              {func(*testing.T, string, string) {}, 0, 0, 0, 0, "sound"},
+		"what a start mends": {func(t *testing.T, _, p string) { t.Helper(); damage(t, filepath.Join(p, index), -1) }, 0, 0, 0, 0, "note: "},
+		"torn write kept aside": {func(t *testing.T, _, p string) {
+			t.Helper()
+			write(t, filepath.Join(p, "00000000000000000000.torn-375"), "torn")
+		}, 0, 0, 0, 0, "note: "},
+		"damage": {func(t *testing.T, _, p string) { t.Helper(); damage(t, filepath.Join(p, log), 70) }, 1, 1, 1, 0, "storage repair DIR"},
+		"announcement that has rotted": {func(t *testing.T, _, p string) {
+			t.Helper()
+			write(t, filepath.Join(p, "00000000000000000000.swap"), "KBSW")
+		}, 1, 1, 1, 0, "keeps the partition from being opened: file doesn't verify; `kbroker storage repair` decides"},
+		"data file missing": {func(t *testing.T, _, p string) {
+			t.Helper()
+			remove(t, filepath.Join(p, log))
+			remove(t, filepath.Join(p, "snapshot"))
+		}, 1, 0, 1, 0, "is missing, and its index speaks of batches"},
+		"metadata damaged": {func(t *testing.T, dir, _ string) {
+			t.Helper()
+			damage(t, metadataFile(t, dir), 30)
+		}, 1, 0, 1, 1, "restore this directory from a copy; or, to start without, move it and the directory topics beside it away"},
+		"metadata missing": {func(t *testing.T, dir, _ string) {
+			t.Helper()
+			if err := os.RemoveAll(filepath.Join(dir, "meta")); err != nil {
+				t.Fatal(err)
+			}
+		}, 1, 0, 1, 1, "put it back; or, to start without, move the directory topics away"},
+		"file that can't be read": {func(t *testing.T, _, p string) {
+			t.Helper()
+			remove(t, filepath.Join(p, "id"))
+			if err := os.Mkdir(filepath.Join(p, "id"), 0o750); err != nil {
+				t.Fatal(err)
+			}
+		}, 2, 2, 2, 2, "DAMAGE: topics/orders/0: can't be examined: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, partition := data(t)
+			c.change(t, dir, partition)
+			for _, step := range []struct {
+				args   []string
+				status int
+			}{
+				{[]string{"storage", "verify", dir}, c.verify},
+				{[]string{"storage", "dump", dir}, c.dump},
+				{[]string{"storage", "repair", dir}, c.repair},
+				{[]string{"storage", "repair", "--apply", dir}, c.applied},
+			} {
+				text := shell(t, dir, step.args...)
+				if !strings.Contains(text, fmt.Sprintf("[status %d]", step.status)) {
+					t.Errorf("want status %d: %s", step.status, text)
+				}
+				if step.args[1] == "verify" && !strings.Contains(text, c.says) {
+					t.Errorf("want %q: %s", c.says, text)
+				}
+				if strings.Contains(text, "left as it is") && !strings.Contains(text, "0 things ") {
+					t.Errorf("what is left alone counts as done: %s", text)
+				}
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metadataFile is the log of the metadata store.
+func metadataFile(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "meta", "*.log"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	return names[0]
+}
+
+func TestDumpOfWhatIsNotThereIsAnError(t *testing.T) {
+	t.Parallel()
+	dir, _ := data(t)
+	for says, args := range map[string][]string{
+		`topic "none" has no files`:                  {"--topic", "none"},
+		`partition 7 of topic "orders" has no files`: {"--topic", "orders", "--partition", "7"},
+		`no topic has files of partition 9`:          {"--partition", "9"},
+	} {
+		text := shell(t, dir, append([]string{"storage", "dump", dir}, args...)...)
+		if !strings.Contains(text, "[status 2]") || !strings.Contains(text, says) {
+			t.Errorf("want %q: %s", says, text)
+		}
+	}
+}
+
+func TestEveryLineOfADumpIsJSONWhateverIsInTheRecords(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	b, err := kbroker.Start(t.Context(), kbroker.Options{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(), kgo.TransactionalID("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	wild := []string{"", "plain", "\xff\xfe", "line\nbreak\r\u2028", `"quoted" \ <&>`, "\x00\x01"}
+	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
+		if err = c.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range wild {
+			r := &kgo.Record{Topic: "wild", Key: []byte(w), Value: []byte(w), Headers: []kgo.RecordHeader{{Key: w, Value: []byte(w)}}}
+			if err = c.ProduceSync(t.Context(), r, &kgo.Record{Topic: "wild"}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err = c.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err = b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, item := range items(t, dir, "record") {
+		headers, ok := item["headers"].([]any)
+		if !ok {
+			continue // null, or a marker
+		}
+		header, _ := headers[0].(map[string]any)
+		value := plain(t, item["value"])
+		if key := plain(t, item["key"]); key != value || plain(t, header["value"]) != value || headerKey(t, header) != value {
+			t.Errorf("%v", item)
+		}
+		got = append(got, value)
+	}
+	if want := append(slices.Clone(wild), wild...); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// plain is what a program makes of a key or a value.
+func plain(t *testing.T, v any) string {
+	t.Helper()
+	object, _ := v.(map[string]any)
+	if text, ok := object["text"].(string); ok {
+		return text
+	}
+	encoded, _ := object["base64"].(string)
+	return decoded(t, encoded)
+}
+
+func headerKey(t *testing.T, header map[string]any) string {
+	t.Helper()
+	if encoded, ok := header["keyBase64"].(string); ok {
+		return decoded(t, encoded)
+	}
+	key, _ := header["key"].(string)
+	return key
+}
+
+func decoded(t *testing.T, encoded string) string {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -60,6 +60,13 @@ type Outcome struct {
 	verified []span
 }
 
+// WithoutIndex is the outcome without what the index should hold, which takes by far the most memory. It is for reports: Repair
+// needs all of it.
+func (o Outcome) WithoutIndex() Outcome {
+	o.runs, o.verified = nil, nil
+	return o
+}
+
 // slot is what lies in an index file at the place of an entry.
 type slot struct {
 	run Run
