@@ -39,13 +39,13 @@ func (h *Handlers) listOffsets(r *protocol.Request, req *kmsg.ListOffsetsRequest
 			p := kmsg.NewListOffsetsResponseTopicPartition()
 			p.Partition = q.Partition
 			switch {
+			case !known:
+				p.ErrorCode = int16(protocol.UnknownServerError)
 			case twice[n]:
 				answered[n] = true
 				p.ErrorCode = int16(protocol.InvalidRequest)
 			case q.Timestamp < 0 && req.Version < specialTimestampSince(q.Timestamp):
 				p.ErrorCode = int16(protocol.UnsupportedVersion)
-			case !known:
-				p.ErrorCode = int16(protocol.UnknownServerError)
 			default:
 				h.listOffset(&p, name, q, isolation)
 			}

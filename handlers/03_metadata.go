@@ -46,11 +46,12 @@ func (h *Handlers) metadata(r *protocol.Request, q *kmsg.MetadataRequest) protoc
 // checkMetadata says what is wrong with the request as a whole: ids in versions that have the field but don't take it,
 // and a topic with neither id nor name, on which Kafka runs into an internal error.
 func checkMetadata(q *kmsg.MetadataRequest) protocol.ErrorCode {
+	byID := hasTopicID(q.Topics) // then the others are passed over
 	for _, t := range q.Topics {
 		switch {
 		case q.Version < 12 && (t.Topic == nil || t.TopicID != [16]byte{}):
 			return protocol.InvalidRequest
-		case t.Topic == nil && t.TopicID == [16]byte{}:
+		case t.Topic == nil && !byID:
 			return protocol.UnknownServerError
 		}
 	}
@@ -115,6 +116,9 @@ func (h *Handlers) metadataTopics(q *kmsg.MetadataRequest) []kmsg.MetadataRespon
 		m.addIDs(q.Topics)
 	default:
 		m.addNames(q.Topics, h.autoCreates(q))
+	}
+	for i := range m.answer {
+		m.answer[i].AuthorizedOperations = m.operations
 	}
 	return m.answer
 }
@@ -181,7 +185,6 @@ func (m *topicMetadata) addIDs(topics []kmsg.MetadataRequestTopic) {
 func (m *topicMetadata) addNames(topics []kmsg.MetadataRequestTopic, create bool) {
 	seen := make(map[string]struct{}, len(topics))
 	var missing []string
-	places := make(map[string]int) // of those missing in the answer
 	for i := range topics {
 		name := *topics[i].Topic
 		if _, twice := seen[name]; twice {
@@ -194,7 +197,6 @@ func (m *topicMetadata) addNames(topics []kmsg.MetadataRequestTopic, create bool
 		case checkTopicName(name) != nil:
 			m.answer = append(m.answer, metadataTopicError(&name, protocol.InvalidTopicException))
 		default:
-			places[name] = len(m.answer)
 			missing = append(missing, name)
 			m.answer = append(m.answer, metadataTopicError(&name, protocol.UnknownTopicOrPartition))
 		}
@@ -202,11 +204,7 @@ func (m *topicMetadata) addNames(topics []kmsg.MetadataRequestTopic, create bool
 	if !create || len(missing) == 0 {
 		return
 	}
-	for _, t := range m.h.autoCreateTopics(missing) {
-		if codeOf(t.err) == protocol.InvalidTopicException { // it will never be made
-			m.answer[places[t.Name]].ErrorCode = int16(protocol.InvalidTopicException)
-		}
-	}
+	m.h.autoCreateTopics(missing)
 }
 
 // add answers a topic that is there.
@@ -215,7 +213,6 @@ func (m *topicMetadata) add(t *meta.Topic) {
 	a.Topic = &t.Name
 	a.TopicID = t.ID
 	a.IsInternal = m.h.internal.has(t)
-	a.AuthorizedOperations = m.operations
 	a.Partitions = make([]kmsg.MetadataResponseTopicPartition, t.Partitions)
 	for i := range a.Partitions {
 		p := &a.Partitions[i]

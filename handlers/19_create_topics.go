@@ -45,6 +45,8 @@ func (h *Handlers) createRequested(q *kmsg.CreateTopicsRequest) []*newTopic {
 			continue
 		case n > 1:
 			t.err = errDuplicateTopic
+		case t.Name == metadataTopic:
+			t.err = errMetadataTopic
 		case tooMany != nil:
 			t.err = tooMany
 		default:
@@ -58,7 +60,10 @@ func (h *Handlers) createRequested(q *kmsg.CreateTopicsRequest) []*newTopic {
 	return wanted
 }
 
-// planTopic checks a topic and sets what it is to be.
+// errMetadataTopic is returned for the topic that Kafka keeps its metadata in.
+var errMetadataTopic error = &wireError{protocol.InvalidRequest, "Creation of internal topic " + metadataTopic + " is prohibited."}
+
+// planTopic checks a topic and sets what it is to be. Names that collide only with each other's are let through, as by Kafka.
 func (h *Handlers) planTopic(t *newTopic, q *kmsg.CreateTopicsRequestTopic, taken takenNames) (err error) {
 	if err = h.checkNewTopicName(t.Name, taken); err != nil {
 		return err
@@ -66,9 +71,7 @@ func (h *Handlers) planTopic(t *newTopic, q *kmsg.CreateTopicsRequestTopic, take
 	if t.Configs, err = h.newTopicConfigs(q.Configs); err != nil {
 		return err
 	}
-	if t.Partitions, err = h.newTopicPartitions(q); err == nil {
-		taken.add(t.Name)
-	}
+	t.Partitions, err = h.newTopicPartitions(q)
 	return err
 }
 

@@ -25,15 +25,38 @@ func (h *Handlers) describeLogDirs(r *protocol.Request, q *kmsg.DescribeLogDirsR
 			dir.Topics = append(dir.Topics, h.topicSizes(t, partitionsOf(t)))
 		}
 	}
-	for i := range q.Topics {
-		if t := h.topicByName(q.Topics[i].Topic); t != nil {
-			dir.Topics = append(dir.Topics, h.topicSizes(t, q.Topics[i].Partitions))
+	for _, t := range describedLogs(q) {
+		if found := h.topicByName(t.Topic); found != nil {
+			if a := h.topicSizes(found, t.Partitions); len(a.Partitions) > 0 {
+				dir.Topics = append(dir.Topics, a)
+			}
 		}
 	}
 	a := kmsg.NewPtrDescribeLogDirsResponse()
 	a.Version = q.Version
 	a.Dirs = append(a.Dirs, dir)
 	return reply(r, a)
+}
+
+// describedLogs lists what a request names, each topic and each partition once.
+func describedLogs(q *kmsg.DescribeLogDirsRequest) []kmsg.DescribeLogDirsRequestTopic {
+	var all []kmsg.DescribeLogDirsRequestTopic
+	places := make(topicPlaces)
+	seen := make(map[named]struct{})
+	for i := range q.Topics {
+		name := q.Topics[i].Topic
+		at, isNew := places.of(name, len(all))
+		if isNew {
+			all = append(all, kmsg.DescribeLogDirsRequestTopic{Topic: name})
+		}
+		for _, p := range q.Topics[i].Partitions {
+			if _, twice := seen[named{name, p}]; !twice {
+				seen[named{name, p}] = struct{}{}
+				all[at].Partitions = append(all[at].Partitions, p)
+			}
+		}
+	}
+	return all
 }
 
 // partitionsOf lists the partitions of a topic.

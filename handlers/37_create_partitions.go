@@ -20,7 +20,7 @@ func (h *Handlers) createPartitions(r *protocol.Request, q *kmsg.CreatePartition
 	for i := range q.Topics {
 		count[q.Topics[i].Topic]++
 	}
-	budget := int64(maxNewPartitions)
+	tooMany := h.checkAllGrowth(q)
 	for i := range q.Topics {
 		t := &q.Topics[i]
 		n := count[t.Topic]
@@ -31,8 +31,10 @@ func (h *Handlers) createPartitions(r *protocol.Request, q *kmsg.CreatePartition
 			continue
 		case n > 1:
 			err = errDuplicateTopic
+		case tooMany != nil:
+			err = tooMany
 		default:
-			err = h.growRequested(t, &budget, q.ValidateOnly)
+			err = h.growRequested(t, q.ValidateOnly)
 		}
 		answer := kmsg.NewCreatePartitionsResponseTopic()
 		answer.Topic, answer.ErrorCode, answer.ErrorMessage = validUTF8(t.Topic), int16(codeOf(err)), textOf(err)
@@ -41,30 +43,41 @@ func (h *Handlers) createPartitions(r *protocol.Request, q *kmsg.CreatePartition
 	return reply(r, a)
 }
 
-// growRequested adds partitions to one topic, or only says whether it could; budget is what the request may still add.
-func (h *Handlers) growRequested(q *kmsg.CreatePartitionsRequestTopic, budget *int64, validateOnly bool) error {
+// checkAllGrowth bounds what one request may add.
+func (h *Handlers) checkAllGrowth(q *kmsg.CreatePartitionsRequest) error {
+	total := int64(0)
+	for i := range q.Topics {
+		if t := h.topicByName(q.Topics[i].Topic); t != nil {
+			total += max(0, int64(q.Topics[i].Count)-int64(t.Partitions))
+		}
+	}
+	if total > maxNewPartitions {
+		return &wireError{protocol.PolicyViolation, "Excessively large number of additional partitions per request."}
+	}
+	return nil
+}
+
+// growRequested adds partitions to one topic, or only says whether it could.
+func (h *Handlers) growRequested(q *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
 	t := h.topicByName(q.Topic)
 	if t == nil {
 		return &wireError{code: protocol.UnknownTopicOrPartition}
 	}
+	if err := h.checkGrowth(t, q); err != nil || validateOnly {
+		return err
+	}
 	if h.internal.has(t) {
 		return &wireError{protocol.InvalidTopicException, "The partitions of internal topics are set by the broker's configuration."}
-	}
-	if err := h.checkGrowth(t, q, budget); err != nil || validateOnly {
-		return err
 	}
 	return h.growTopic(t.ID, q.Count)
 }
 
 // checkGrowth says what is wrong with the number of partitions asked for, or with their assignment.
-func (h *Handlers) checkGrowth(t *meta.Topic, q *kmsg.CreatePartitionsRequestTopic, budget *int64) error {
+func (h *Handlers) checkGrowth(t *meta.Topic, q *kmsg.CreatePartitionsRequestTopic) error {
 	if q.Count <= t.Partitions {
 		return errNotMorePartitions(t, q.Count)
 	}
 	more := int64(q.Count) - int64(t.Partitions)
-	if *budget -= more; *budget < 0 {
-		return &wireError{protocol.PolicyViolation, "Excessively large number of additional partitions per request."}
-	}
 	if q.Assignment == nil {
 		return nil
 	}

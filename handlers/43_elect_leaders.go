@@ -20,7 +20,15 @@ const (
 func (h *Handlers) electLeaders(r *protocol.Request, q *kmsg.ElectLeadersRequest) protocol.Response {
 	a := kmsg.NewPtrElectLeadersResponse()
 	a.Version = q.Version
+	var refused error
+	if q.ElectionType != electPreferred && q.ElectionType != electUnclean {
+		refused = &wireError{protocol.InvalidRequest, fmt.Sprintf("Unknown election type %d", q.ElectionType)}
+	}
 	if q.Topics == nil {
+		if refused != nil {
+			a.ErrorCode = int16(codeOf(refused))
+			return reply(r, a)
+		}
 		// Partitions that need no election are left out when all are meant.
 		for _, t := range h.allTopics() {
 			topic := kmsg.NewElectLeadersResponseTopic()
@@ -29,11 +37,6 @@ func (h *Handlers) electLeaders(r *protocol.Request, q *kmsg.ElectLeadersRequest
 		}
 		return reply(r, a)
 	}
-	var refused error
-	if q.ElectionType != electPreferred && q.ElectionType != electUnclean {
-		refused = &wireError{protocol.InvalidRequest, fmt.Sprintf("Unknown election type %d", q.ElectionType)}
-		a.ErrorCode = int16(protocol.InvalidRequest)
-	}
 	for i := range q.Topics {
 		topic := kmsg.NewElectLeadersResponseTopic()
 		topic.Topic = validUTF8(q.Topics[i].Topic)
@@ -41,6 +44,8 @@ func (h *Handlers) electLeaders(r *protocol.Request, q *kmsg.ElectLeadersRequest
 			err := refused
 			if err == nil {
 				err = h.election(q.Topics[i].Topic, p)
+			} else {
+				a.ErrorCode = int16(codeOf(refused))
 			}
 			answer := kmsg.NewElectLeadersResponseTopicPartition()
 			answer.Partition, answer.ErrorCode, answer.ErrorMessage = p, int16(codeOf(err)), textOf(err)

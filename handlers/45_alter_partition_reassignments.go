@@ -15,11 +15,19 @@ func (h *Handlers) alterPartitionReassignments(r *protocol.Request, q *kmsg.Alte
 	a := kmsg.NewPtrAlterPartitionAssignmentsResponse()
 	a.Version = q.Version
 	a.AllowReplicationFactorChange = q.AllowReplicationFactorChange
+	var late error
+	if q.TimeoutMillis <= 0 { // nothing takes no time
+		late = &wireError{protocol.RequestTimedOut, "The request took longer than the time it was given."}
+		a.ErrorCode, a.ErrorMessage = int16(protocol.RequestTimedOut), textOf(late)
+	}
 	for i := range q.Topics {
 		topic := kmsg.NewAlterPartitionAssignmentsResponseTopic()
 		topic.Topic = validUTF8(q.Topics[i].Topic)
 		for _, p := range q.Topics[i].Partitions {
-			err := h.reassignment(q.Topics[i].Topic, p.Partition, p.Replicas)
+			err := late
+			if err == nil {
+				err = h.reassignment(q.Topics[i].Topic, p.Partition, p.Replicas)
+			}
 			answer := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			answer.Partition, answer.ErrorCode, answer.ErrorMessage = p.Partition, int16(codeOf(err)), textOf(err)
 			topic.Partitions = append(topic.Partitions, answer)

@@ -20,11 +20,12 @@ func (h *Handlers) describeQuorum(r *protocol.Request, q *kmsg.DescribeQuorumReq
 	a := kmsg.NewPtrDescribeQuorumResponse()
 	a.Version = q.Version
 	a.ErrorMessage = kmsg.StringPtr("")
+	alone := len(q.Topics) == 1 && len(q.Topics[0].Partitions) == 1 // beside anything else it isn't answered
 	for i := range q.Topics {
 		topic := kmsg.NewDescribeQuorumResponseTopic()
 		topic.Topic = validUTF8(q.Topics[i].Topic)
 		for _, p := range q.Topics[i].Partitions {
-			known := q.Topics[i].Topic == metadataTopic && p.Partition == 0
+			known := alone && q.Topics[i].Topic == metadataTopic && p.Partition == 0
 			topic.Partitions = append(topic.Partitions, h.quorum(p.Partition, known))
 			if known && q.Version >= 2 && len(a.Nodes) == 0 {
 				a.Nodes = h.quorumNodes(r)

@@ -15,9 +15,9 @@ import (
 // describeTopicPartitions answers a part of the partitions of the topics asked for, or of all.
 func (h *Handlers) describeTopicPartitions(r *protocol.Request, q *kmsg.DescribeTopicPartitionsRequest) protocol.Response {
 	a := kmsg.NewPtrDescribeTopicPartitionsResponse()
-	if q.Cursor != nil && q.Cursor.Partition < 0 {
+	if code := checkDescribed(q); code != protocol.None {
 		for i := range q.Topics {
-			a.Topics = append(a.Topics, describedTopicError(q.Topics[i].Topic, protocol.InvalidRequest))
+			a.Topics = append(a.Topics, describedTopicError(q.Topics[i].Topic, code))
 		}
 		return reply(r, a)
 	}
@@ -33,6 +33,23 @@ func (h *Handlers) describeTopicPartitions(r *protocol.Request, q *kmsg.Describe
 		}
 	}
 	return reply(r, a)
+}
+
+// checkDescribed says what is wrong with the request as a whole. Kafka fails on an empty name when it asks what may be done
+// with the topic.
+func checkDescribed(q *kmsg.DescribeTopicPartitionsRequest) protocol.ErrorCode {
+	listed, empty := len(q.Topics) == 0, false
+	for i := range q.Topics {
+		listed = listed || q.Cursor != nil && q.Topics[i].Topic == q.Cursor.Topic
+		empty = empty || q.Topics[i].Topic == ""
+	}
+	switch {
+	case q.Cursor != nil && (!listed || q.Cursor.Partition < 0):
+		return protocol.InvalidRequest
+	case empty && (q.Cursor == nil || q.Cursor.Topic == ""):
+		return protocol.UnknownServerError
+	}
+	return protocol.None
 }
 
 // describedNames lists the topics to answer, sorted, without those before the cursor.
@@ -67,6 +84,10 @@ type topicDescription struct {
 
 // add answers a topic's partitions from first on, and says whether there is room for more.
 func (d *topicDescription) add(name string, first int32) bool {
+	if d.left == 0 { // whether the topic is there will be seen
+		d.next(name, 0)
+		return false
+	}
 	if checkTopicName(name) != nil {
 		d.fail(name, protocol.InvalidTopicException)
 		return true
@@ -75,10 +96,6 @@ func (d *topicDescription) add(name string, first int32) bool {
 	if t == nil {
 		d.fail(name, protocol.UnknownTopicOrPartition)
 		return true
-	}
-	if d.left == 0 {
-		d.next(t, first)
-		return false
 	}
 	a := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	a.Topic, a.TopicID, a.IsInternal, a.AuthorizedOperations = &t.Name, t.ID, d.h.internal.has(t), topicOperations
@@ -89,7 +106,7 @@ func (d *topicDescription) add(name string, first int32) bool {
 	}
 	d.answer.Topics = append(d.answer.Topics, a)
 	if p < t.Partitions {
-		d.next(t, p)
+		d.next(name, p)
 		return false
 	}
 	return true
@@ -103,9 +120,9 @@ func (d *topicDescription) partition(t *meta.Topic, partition int32) kmsg.Descri
 	return p
 }
 
-func (d *topicDescription) next(t *meta.Topic, partition int32) {
+func (d *topicDescription) next(topic string, partition int32) {
 	c := kmsg.NewDescribeTopicPartitionsResponseNextCursor()
-	c.Topic, c.Partition = t.Name, partition
+	c.Topic, c.Partition = topic, partition
 	d.answer.NextCursor = &c
 }
 

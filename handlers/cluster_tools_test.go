@@ -37,7 +37,9 @@ func TestDescribeTopicPartitionsGoesOnAtTheCursor(t *testing.T) {
 		{"at a topic's end", "a b", 3, nil, "a[0 1 2]", "b 0"},
 		{"limit below 1", "a", 0, nil, "a[0]", "a 1"},
 		{"cursor beyond the topic", "a", 9, at("a", 9), "a[]", ""},
-		{"errors cost nothing", "a no a/b", 3, nil, "a[0 1 2] a/b=17[] no=3[]", ""},
+		{"errors cost nothing", "a no a/b", 4, nil, "a[0 1 2] a/b=17[] no=3[]", ""},
+		{"at a topic's end, before one that isn't there", "a no", 3, nil, "a[0 1 2]", "no 0"},
+		{"a cursor that isn't in the list", "a c", 9, at("b", 0), "a=42[] c=42[]", ""},
 		{"negative cursor", "a", 3, at("a", -1), "a=42[]", ""},
 		{"all topics", "", 4, at("b", 0), "b[0 1 2] c[0]", "c 1"},
 	} {
@@ -66,6 +68,78 @@ func TestDescribeTopicPartitionsGoesOnAtTheCursor(t *testing.T) {
 		if strings.Join(got, " ") != x.want || next != x.next {
 			t.Errorf("%s: got %v and %q, want %s and %q", x.name, got, next, x.want, x.next)
 		}
+	}
+}
+
+func TestDescribeTopicPartitionsOfAnEmptyName(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.create("a")
+	q := kmsg.NewPtrDescribeTopicPartitionsRequest()
+	q.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{}, {Topic: "a"}}
+	for _, topic := range ask(c, q, kmsg.NewPtrDescribeTopicPartitionsResponse()).Topics {
+		if topic.ErrorCode != int16(protocol.UnknownServerError) || topic.AuthorizedOperations != noOperations {
+			t.Errorf("%+v", topic)
+		}
+	}
+}
+
+func TestPartitionsThatComeTwiceAreAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	if a := c.createWith(topicOf("a", 2)); a.ErrorCode != 0 {
+		t.Fatal(a.ErrorCode)
+	}
+	dirs := kmsg.NewPtrDescribeLogDirsRequest()
+	dirs.Version = 5
+	dirs.Topics = []kmsg.DescribeLogDirsRequestTopic{{Topic: "a", Partitions: []int32{0, 0}}, {Topic: "a", Partitions: []int32{1, 0}}}
+	if got := ask(c, dirs, kmsg.NewPtrDescribeLogDirsResponse()).Dirs[0].Topics; len(got) != 1 || len(got[0].Partitions) != 2 {
+		t.Errorf("DescribeLogDirs: %+v", got)
+	}
+	dirs.Topics = []kmsg.DescribeLogDirsRequestTopic{{Topic: "a", Partitions: []int32{7}}, {Topic: "a"}}
+	if got := ask(c, dirs, kmsg.NewPtrDescribeLogDirsResponse()).Dirs[0].Topics; len(got) != 0 {
+		t.Errorf("DescribeLogDirs of nothing: %+v", got)
+	}
+	move := kmsg.NewPtrAlterReplicaLogDirsRequest()
+	move.Version = 2
+	to := func(dir string, partitions ...int32) kmsg.AlterReplicaLogDirsRequestDir {
+		return kmsg.AlterReplicaLogDirsRequestDir{Dir: dir, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: "a", Partitions: partitions}}}
+	}
+	move.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{to("/elsewhere", 0, 0, 1), to("/data", 0), to("/data")}
+	got := ask(c, move, kmsg.NewPtrAlterReplicaLogDirsResponse()).Topics
+	if len(got) != 1 || len(got[0].Partitions) != 2 || got[0].Partitions[0].ErrorCode != 0 ||
+		got[0].Partitions[1].ErrorCode != int16(protocol.LogDirNotFound) {
+		t.Errorf("AlterReplicaLogDirs: %+v", got)
+	}
+}
+
+func TestRequestsThatFailAsAWholeSayItOnTop(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.create("a")
+	elect := kmsg.NewPtrElectLeadersRequest()
+	elect.Version, elect.ElectionType = 2, 5
+	for _, x := range []struct {
+		topics []kmsg.ElectLeadersRequestTopic
+		want   protocol.ErrorCode
+	}{
+		{nil, protocol.InvalidRequest},
+		{[]kmsg.ElectLeadersRequestTopic{}, protocol.None},
+		{[]kmsg.ElectLeadersRequestTopic{{Topic: "a", Partitions: []int32{0}}}, protocol.InvalidRequest},
+	} {
+		elect.Topics = x.topics
+		if got := ask(c, elect, kmsg.NewPtrElectLeadersResponse()); got.ErrorCode != int16(x.want) || len(got.Topics) != len(x.topics) {
+			t.Errorf("election of %v: %+v", x.topics, got)
+		}
+	}
+	reassign := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	reassign.Version, reassign.TimeoutMillis = 1, 0
+	reassign.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
+		Topic: "a", Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}},
+	}}
+	got := ask(c, reassign, kmsg.NewPtrAlterPartitionAssignmentsResponse())
+	if late := int16(protocol.RequestTimedOut); got.ErrorCode != late || got.Topics[0].Partitions[0].ErrorCode != late {
+		t.Errorf("reassignment without time: %+v", got)
 	}
 }
 
@@ -158,19 +232,27 @@ func TestQuorumIsThisBroker(t *testing.T) {
 	c := newControl(t)
 	q := kmsg.NewPtrDescribeQuorumRequest()
 	q.Version = 2
-	for _, name := range []string{metadataTopic, "other"} {
-		q.Topics = append(q.Topics, kmsg.DescribeQuorumRequestTopic{Topic: name, Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}})
-	}
+	one := []kmsg.DescribeQuorumRequestTopicPartition{{}}
+	q.Topics = []kmsg.DescribeQuorumRequestTopic{{Topic: metadataTopic, Partitions: one}}
 	a := ask(c, q, kmsg.NewPtrDescribeQuorumResponse())
-	known, other := a.Topics[0].Partitions[0], a.Topics[1].Partitions[0]
+	known := a.Topics[0].Partitions[0]
 	if known.ErrorCode != 0 || known.LeaderID != 1 || len(known.CurrentVoters) != 1 || known.CurrentVoters[0].ReplicaID != 1 {
 		t.Errorf("quorum %+v", known)
 	}
-	if other.ErrorCode != int16(protocol.UnknownTopicOrPartition) || len(other.CurrentVoters) != 0 {
-		t.Errorf("other topic %+v", other)
-	}
 	if len(a.Nodes) != 1 || a.Nodes[0].Listeners[0].Host != "broker" {
 		t.Errorf("nodes %+v", a.Nodes)
+	}
+	for name, topics := range map[string][]kmsg.DescribeQuorumRequestTopic{
+		"another topic":             {{Topic: "other", Partitions: one}},
+		"beside another topic":      {{Topic: metadataTopic, Partitions: one}, {Topic: "other", Partitions: one}},
+		"beside another partition":  {{Topic: metadataTopic, Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}, {Partition: 1}}}},
+		"the same partition, twice": {{Topic: metadataTopic, Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}, {}}}},
+	} {
+		q.Topics = topics
+		a = ask(c, q, kmsg.NewPtrDescribeQuorumResponse())
+		if got := a.Topics[0].Partitions[0]; got.ErrorCode != int16(protocol.UnknownTopicOrPartition) || len(got.CurrentVoters) != 0 || len(a.Nodes) != 0 {
+			t.Errorf("%s: %+v", name, a)
+		}
 	}
 }
 

@@ -276,7 +276,7 @@ func TestWhatComesTwiceIsAskedOnce(t *testing.T) {
 	}
 	dirs := kmsg.NewPtrDescribeLogDirsRequest()
 	dirs.Version, dirs.Topics = 4, []kmsg.DescribeLogDirsRequestTopic{{Topic: "topic"}}
-	if got := ask(c, dirs, kmsg.NewPtrDescribeLogDirsResponse()).Dirs[0].Topics; len(got) != 1 || len(got[0].Partitions) != 0 {
+	if got := ask(c, dirs, kmsg.NewPtrDescribeLogDirsResponse()).Dirs[0].Topics; len(got) != 0 {
 		t.Errorf("no partitions asked for, got %+v", got)
 	}
 }

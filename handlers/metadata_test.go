@@ -193,13 +193,43 @@ func TestMetadataMakesTopicsOnDemand(t *testing.T) {
 	}
 }
 
-func TestMetadataTellsWhyATopicIsNeverMade(t *testing.T) {
+func TestMetadataDoesNotTellThatATopicIsNeverMade(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
 	c.create("a.b")
 	q := metadataFor(9, "a_b")
 	q.AllowAutoTopicCreation = true
-	if got := said(ask(c, q, kmsg.NewPtrMetadataResponse())); got != "a_b=17" {
+	for range 2 {
+		if got := said(ask(c, q, kmsg.NewPtrMetadataResponse())); got != "a_b=3" {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+func TestMetadataTellsOperationsOfTopicsWithErrorsToo(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.create("a")
+	q := metadataFor(9, "a", "no", "a/b")
+	q.AllowAutoTopicCreation = false
+	for asked, want := range map[bool]int32{true: topicOperations, false: noOperations} {
+		q.IncludeTopicAuthorizedOperations = asked
+		for _, topic := range ask(c, q, kmsg.NewPtrMetadataResponse()).Topics {
+			if topic.AuthorizedOperations != want {
+				t.Errorf("asked %v: %+v", asked, topic)
+			}
+		}
+	}
+}
+
+func TestMetadataPassesOverTopicsWithoutIDBesideIDs(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.create("a")
+	q := kmsg.NewPtrMetadataRequest()
+	q.Version = 12
+	q.Topics = []kmsg.MetadataRequestTopic{{}, {TopicID: c.topicByName("a").ID}}
+	if got := said(ask(c, q, kmsg.NewPtrMetadataResponse())); got != "a=0" {
 		t.Errorf("got %s", got)
 	}
 }

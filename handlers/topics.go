@@ -150,7 +150,6 @@ func (h *Handlers) autoCreateTopics(names []string) []*newTopic {
 	wanted := make([]*newTopic, len(names))
 	for i, name := range names {
 		wanted[i] = &newTopic{Topic: meta.Topic{Name: name, Partitions: partitions}, err: h.checkNewTopicName(name, taken)}
-		taken.add(name)
 	}
 	h.makeTopics(wanted)
 	for _, t := range wanted {

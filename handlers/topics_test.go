@@ -132,13 +132,13 @@ func TestCreateTopicsOnlyValidates(t *testing.T) {
 func TestCreateTopicsKeepsErrorsApart(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)
-	q := createRequest(topicOf("a", 1), topicOf("twice", 1), topicOf("b", 0), topicOf("twice", 2), topicOf("c.d", 1), topicOf("c_d", 1))
+	q := createRequest(topicOf("a", 1), topicOf("twice", 1), topicOf("b", 0), topicOf("twice", 2), topicOf("c.d", 1), topicOf("c_d", 1), topicOf(metadataTopic, 1))
 	a := ask(c, q, kmsg.NewPtrCreateTopicsResponse())
 	var got []string
 	for _, topic := range a.Topics {
 		got = append(got, fmt.Sprintf("%s=%d", topic.Topic, topic.ErrorCode))
 	}
-	if want := "a=0 twice=42 b=37 c.d=0 c_d=17"; strings.Join(got, " ") != want {
+	if want := "a=0 twice=42 b=37 c.d=0 c_d=0 __cluster_metadata=42"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	over := ask(c, createRequest(topicOf("e", 6000), topicOf("f", 6000)), kmsg.NewPtrCreateTopicsResponse())
@@ -301,6 +301,8 @@ func TestCreatePartitions(t *testing.T) {
 		{name: "negative", topic: "a", count: -1, want: protocol.InvalidPartitions, left: 2},
 		{name: "unknown", topic: "no", count: 5, want: protocol.UnknownTopicOrPartition, left: 2},
 		{name: "internal", topic: offsetsTopic, count: 500, want: protocol.InvalidTopicException, left: 2},
+		{name: "internal, fewer", topic: offsetsTopic, count: 1, want: protocol.InvalidPartitions, left: 2},
+		{name: "internal, validated only", topic: offsetsTopic, count: 500, validate: true, left: 2},
 		{name: "far too many", topic: "a", count: 10003, want: protocol.PolicyViolation, left: 2},
 		{name: "assigned", topic: "a", count: 4, assignment: []kmsg.CreatePartitionsRequestTopicAssignment{on(1), on(1)}, left: 4},
 		{name: "too few assigned", topic: "a", count: 4, assignment: []kmsg.CreatePartitionsRequestTopicAssignment{on(1)}, want: protocol.InvalidReplicaAssignment, left: 2},
@@ -328,6 +330,22 @@ func TestCreatePartitions(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestCreatePartitionsBoundsTheRequest(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	c.create("a", "b")
+	q := kmsg.NewPtrCreatePartitionsRequest()
+	q.Version, q.ValidateOnly = 3, true
+	for count, want := range map[int32]protocol.ErrorCode{5001: 0, 5002: protocol.PolicyViolation} {
+		q.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "a", Count: count}, {Topic: "b", Count: 5001}}
+		for _, topic := range ask(c, q, kmsg.NewPtrCreatePartitionsResponse()).Topics {
+			if topic.ErrorCode != int16(want) {
+				t.Errorf("%d: %+v", count, topic)
+			}
+		}
 	}
 }
 
