@@ -11,8 +11,7 @@ import (
 	"github.com/kbroker/kbroker/storage"
 )
 
-// CreateTopics, versions 2 to 7. The topics of a request are made in one commit; the timeout isn't looked at, since
-// nothing is waited for but the disk.
+// CreateTopics, versions 2 to 7. The topics of a request are made in one commit.
 
 // createTopics makes topics, each with an error of its own.
 func (h *Handlers) createTopics(r *protocol.Request, q *kmsg.CreateTopicsRequest) protocol.Response {
@@ -29,7 +28,10 @@ func (h *Handlers) createTopics(r *protocol.Request, q *kmsg.CreateTopicsRequest
 func (h *Handlers) createRequested(q *kmsg.CreateTopicsRequest) []*newTopic {
 	h.lifecycle.mu.Lock()
 	defer h.lifecycle.mu.Unlock()
-	tooMany := checkNewPartitions(q, h.defaultPartitions())
+	refused := checkTime(q.TimeoutMillis)
+	if refused == nil {
+		refused = checkNewPartitions(q, h.defaultPartitions())
+	}
 	count := make(map[string]int, len(q.Topics))
 	for i := range q.Topics {
 		count[q.Topics[i].Topic]++
@@ -47,17 +49,35 @@ func (h *Handlers) createRequested(q *kmsg.CreateTopicsRequest) []*newTopic {
 			t.err = errDuplicateTopic
 		case t.Name == metadataTopic:
 			t.err = errMetadataTopic
-		case tooMany != nil:
-			t.err = tooMany
+		case refused != nil:
+			t.err = refused
 		default:
 			t.err = h.planTopic(t, &q.Topics[i], taken)
 		}
 		wanted = append(wanted, t)
 	}
+	checkNewRecords(wanted)
 	if !q.ValidateOnly {
 		h.makeTopics(wanted)
 	}
 	return wanted
+}
+
+// checkNewRecords bounds what Kafka would write of one request to its metadata: a record for each topic, setting and
+// partition. Beyond, none is made.
+func checkNewRecords(wanted []*newTopic) {
+	total := int64(0)
+	for _, t := range wanted {
+		if t.err == nil {
+			total += 1 + int64(len(t.Configs)) + int64(t.Partitions)
+		}
+	}
+	if total <= maxNewPartitions {
+		return
+	}
+	for _, t := range wanted {
+		t.err = &wireError{protocol.PolicyViolation, "Unable to perform excessively large batch operation."}
+	}
 }
 
 // errMetadataTopic is returned for the topic that Kafka keeps its metadata in.

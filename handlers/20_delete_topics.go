@@ -18,6 +18,8 @@ func (h *Handlers) deleteTopics(r *protocol.Request, q *kmsg.DeleteTopicsRequest
 	d.count(q)
 	if !h.topicDeletionEnabled() {
 		d.refused = deletionDisabled(q.Version)
+	} else {
+		d.refused = checkTime(q.TimeoutMillis)
 	}
 	for _, t := range requestedDeletions(q) {
 		d.add(t.Topic, t.TopicID)

@@ -20,7 +20,10 @@ func (h *Handlers) createPartitions(r *protocol.Request, q *kmsg.CreatePartition
 	for i := range q.Topics {
 		count[q.Topics[i].Topic]++
 	}
-	tooMany := h.checkAllGrowth(q)
+	refused := checkTime(q.TimeoutMillis)
+	if refused == nil {
+		refused = h.checkAllGrowth(q)
+	}
 	for i := range q.Topics {
 		t := &q.Topics[i]
 		n := count[t.Topic]
@@ -31,8 +34,8 @@ func (h *Handlers) createPartitions(r *protocol.Request, q *kmsg.CreatePartition
 			continue
 		case n > 1:
 			err = errDuplicateTopic
-		case tooMany != nil:
-			err = tooMany
+		case refused != nil:
+			err = refused
 		default:
 			err = h.growRequested(t, q.ValidateOnly)
 		}

@@ -20,7 +20,7 @@ const (
 func (h *Handlers) electLeaders(r *protocol.Request, q *kmsg.ElectLeadersRequest) protocol.Response {
 	a := kmsg.NewPtrElectLeadersResponse()
 	a.Version = q.Version
-	var refused error
+	refused := checkTime(q.TimeoutMillis)
 	if q.ElectionType != electPreferred && q.ElectionType != electUnclean {
 		refused = &wireError{protocol.InvalidRequest, fmt.Sprintf("Unknown election type %d", q.ElectionType)}
 	}

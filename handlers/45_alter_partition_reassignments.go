@@ -15,10 +15,9 @@ func (h *Handlers) alterPartitionReassignments(r *protocol.Request, q *kmsg.Alte
 	a := kmsg.NewPtrAlterPartitionAssignmentsResponse()
 	a.Version = q.Version
 	a.AllowReplicationFactorChange = q.AllowReplicationFactorChange
-	var late error
-	if q.TimeoutMillis <= 0 { // nothing takes no time
-		late = &wireError{protocol.RequestTimedOut, "The request took longer than the time it was given."}
-		a.ErrorCode, a.ErrorMessage = int16(protocol.RequestTimedOut), textOf(late)
+	late := checkTime(q.TimeoutMillis)
+	if late != nil && len(q.Topics) > 0 {
+		a.ErrorCode, a.ErrorMessage = int16(codeOf(late)), nil
 	}
 	for i := range q.Topics {
 		topic := kmsg.NewAlterPartitionAssignmentsResponseTopic()

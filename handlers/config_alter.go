@@ -103,6 +103,11 @@ func (a *alteration) checkOps() error {
 	return nil
 }
 
+// names says whether a key is among those that are changed.
+func (a *alteration) names(key string) bool {
+	return slices.ContainsFunc(a.ops, func(o configOp) bool { return o.name == key })
+}
+
 // lister finds the items of a setting that is a list, as it holds now; the error says that it isn't one.
 type lister func(o configOp) ([]string, error)
 
@@ -131,13 +136,20 @@ func (a *alteration) apply(current map[string]string, unknownOp error, list list
 	return out, nil
 }
 
-// change adds the operation's items to a list, those that aren't there yet, or takes them out.
+// change adds the operation's items to a list, those that aren't there yet, or takes them out. Adding nothing adds an empty
+// item, as in Kafka; whether a list may have one is for its key to say.
 func (o configOp) change(items []string) []string {
-	given := config.SplitList(*o.value)
+	given := strings.Split(strings.TrimRight(*o.value, ","), ",")
+	if *o.value != "" && given[0] == "" && len(given) == 1 { // commas alone
+		given = nil
+	}
+	for i := range given {
+		given[i] = strings.TrimSpace(given[i])
+	}
 	if o.op == kmsg.IncrementalAlterConfigOpSubtract {
 		return slices.DeleteFunc(slices.Clone(items), func(s string) bool { return slices.Contains(given, s) })
 	}
-	out := slices.Clone(items)
+	out := slices.DeleteFunc(slices.Clone(items), func(s string) bool { return s == "" })
 	for _, s := range given {
 		if !slices.Contains(out, s) {
 			out = append(out, s)
@@ -214,15 +226,15 @@ func (h *Handlers) alterBroker(a *alteration, validateOnly bool) error {
 	if err != nil {
 		return err
 	}
+	if err = h.Config.ValidateBroker(configs, kind == config.KindClusterDefault); err != nil {
+		return &wireError{protocol.InvalidRequest, validUTF8(err.Error())}
+	}
 	_, set := configs[isrKey]
-	if kind == config.KindBroker && set {
+	if kind == config.KindBroker && (set || a.names(isrKey)) {
 		return &wireError{protocol.InvalidConfig, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."}
 	}
 	if kind == config.KindClusterDefault && !set {
 		return &wireError{protocol.InvalidConfig, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."}
-	}
-	if err = h.Config.ValidateBroker(configs, kind == config.KindClusterDefault); err != nil {
-		return &wireError{protocol.InvalidRequest, validUTF8(err.Error())}
 	}
 	if validateOnly || maps.Equal(configs, current) {
 		return nil

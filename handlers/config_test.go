@@ -304,6 +304,8 @@ func TestRefusedAlterationsHaveKafkasCodes(t *testing.T) {
 		"other broker":             {brokerResource, "99", nil, protocol.InvalidRequest, "Unexpected broker id, expected 1, but received 99"},
 		"broker, no number":        {brokerResource, "abc", nil, protocol.InvalidRequest, "Node id must be an integer, but it is: abc"},
 		"replicas of one broker":   {brokerResource, "1", []op{set(isrKey, "2")}, protocol.InvalidConfig, "Broker-level"},
+		"bad replicas":             {brokerResource, "", []op{set(isrKey, "x")}, protocol.InvalidRequest, "Not a number"},
+		"replicas of one, unset":   {brokerResource, "1", []op{unset(isrKey)}, protocol.InvalidConfig, "Broker-level"},
 		"no replicas":              {brokerResource, "", []op{unset(isrKey)}, protocol.InvalidConfig, "Cluster-level"},
 		"group out of bounds":      {groupResource, "g", []op{set("consumer.session.timeout.ms", "1")}, protocol.InvalidConfig, "range 45000 to 60000"},
 		"group, no name":           {groupResource, "", nil, protocol.InvalidRequest, "Default group resources are not allowed."},
@@ -326,6 +328,27 @@ func TestRefusedAlterationsHaveKafkasCodes(t *testing.T) {
 	}
 	if code := c.replace(loggerResource, "1", "root", "INFO"); code != protocol.InvalidRequest {
 		t.Errorf("AlterConfigs takes loggers: %d", code)
+	}
+}
+
+func TestListsAreChangedByKafkasParts(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		items []string
+		op    op
+		want  string
+	}{
+		"new ones":            {[]string{"a"}, add("k", "b,a,c"), "a,b,c"},
+		"nothing":             {[]string{"a"}, add("k", ""), "a,"},
+		"commas":              {[]string{"a"}, add("k", ",,"), "a"},
+		"a comma behind":      {[]string{"a"}, add("k", "b,"), "a,b"},
+		"an empty item there": {[]string{"a", ""}, add("k", "b"), "a,b"},
+		"taken out":           {[]string{"a", "b"}, subtract("k", "b, c"), "a"},
+	} {
+		o := configOp{op: x.op.Op, name: x.op.Name, value: x.op.Value}
+		if got := strings.Join(o.change(x.items), ","); got != x.want {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
 	}
 }
 

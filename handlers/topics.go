@@ -248,6 +248,15 @@ func (h *Handlers) checkReplicas(replicas []int32) error {
 // maxListedReplicas bounds the search for brokers that are listed twice.
 const maxListedReplicas = 64
 
+// checkTime refuses a change that isn't given any time, as Kafka's controller does; nothing takes none. With more, nothing is
+// waited for but the disk.
+func checkTime(timeoutMs int32) error {
+	if timeoutMs <= 0 {
+		return &wireError{code: protocol.RequestTimedOut}
+	}
+	return nil
+}
+
 // errUnknownTopic is returned for a topic that isn't there, worded as Kafka does.
 var errUnknownTopic error = &wireError{protocol.UnknownTopicOrPartition, "This server does not host this topic-partition."}
 

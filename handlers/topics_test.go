@@ -205,6 +205,56 @@ func deletionOf(version int16, topics ...any) *kmsg.DeleteTopicsRequest {
 	return q
 }
 
+func TestChangesWithoutTimeTimeOut(t *testing.T) {
+	t.Parallel()
+	late := int16(protocol.RequestTimedOut)
+	for _, timeout := range []int32{0, -1} {
+		c := newControl(t)
+		c.create("a")
+		create := createRequest(topicOf("b", 1), topicOf("a", 1))
+		create.TimeoutMillis = timeout
+		for _, topic := range ask(c, create, kmsg.NewPtrCreateTopicsResponse()).Topics {
+			if topic.ErrorCode != late || topic.ErrorMessage != nil {
+				t.Errorf("create: %+v", topic)
+			}
+		}
+		grow := kmsg.NewPtrCreatePartitionsRequest()
+		grow.Version, grow.TimeoutMillis = 3, timeout
+		grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "a", Count: 3}}
+		if got := ask(c, grow, kmsg.NewPtrCreatePartitionsResponse()).Topics[0]; got.ErrorCode != late {
+			t.Errorf("grow: %+v", got)
+		}
+		name := "a"
+		remove := kmsg.NewPtrDeleteTopicsRequest()
+		remove.Version, remove.TimeoutMillis = 6, timeout
+		remove.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &name}}
+		if got := ask(c, remove, kmsg.NewPtrDeleteTopicsResponse()).Topics[0]; got.ErrorCode != late {
+			t.Errorf("delete: %+v", got)
+		}
+		elect := kmsg.NewPtrElectLeadersRequest()
+		elect.Version, elect.TimeoutMillis = 2, timeout
+		elect.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "a", Partitions: []int32{0}}}
+		if got := ask(c, elect, kmsg.NewPtrElectLeadersResponse()); got.ErrorCode != late || got.Topics[0].Partitions[0].ErrorCode != late {
+			t.Errorf("elect: %+v", got)
+		}
+		if topic := c.topicByName("a"); topic == nil || topic.Partitions != 1 || c.topicByName("b") != nil {
+			t.Error("changed all the same")
+		}
+	}
+}
+
+func TestCreateTopicsBoundsWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	c := newControl(t)
+	for partitions, want := range map[int32]protocol.ErrorCode{9999: 0, 10000: protocol.PolicyViolation} {
+		q := createRequest(topicOf("a", partitions))
+		q.ValidateOnly = true
+		if got := ask(c, q, kmsg.NewPtrCreateTopicsResponse()).Topics[0]; got.ErrorCode != int16(want) {
+			t.Errorf("%d partitions: %+v", partitions, got.ErrorCode)
+		}
+	}
+}
+
 func TestDeleteTopics(t *testing.T) {
 	t.Parallel()
 	c := newControl(t)

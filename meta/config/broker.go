@@ -231,8 +231,12 @@ func duration(n int64, unit time.Duration) time.Duration {
 
 // Listeners are the listeners as configured, without those meant for controllers, which this broker doesn't open.
 func (b *Broker) Listeners() ([]Listener, error) {
-	skip := func(value string) string { return withoutListeners(value, b.List("controller.listener.names")) }
-	return ParseListeners(skip(b.String("listeners")), skip(b.String("advertised.listeners")), b.String("listener.security.protocol.map"))
+	return ParseListeners(b.ownListeners(b.String("listeners")), b.ownListeners(b.String("advertised.listeners")), b.String("listener.security.protocol.map"))
+}
+
+// ownListeners is a list of listeners without those meant for controllers.
+func (b *Broker) ownListeners(list string) string {
+	return withoutListeners(list, b.List("controller.listener.names"))
 }
 
 // DataDir is the data directory.

@@ -166,6 +166,9 @@ func (k *Key) show(raw string) (text string, hidden bool) {
 	if k.Sensitive() {
 		return "", true
 	}
+	if k.Hidden { // told as it was given
+		return raw, false
+	}
 	v, err := k.parse(raw)
 	if err != nil {
 		return raw, false
@@ -222,7 +225,11 @@ func (s *snapshot) groupEntry(t *Table, k *Key, configs map[string]string) Entry
 	if follows := t.Key(BrokerScope, k.Follows); follows != nil {
 		e.Synonyms = s.brokerSynonyms(t, follows)
 	} else {
-		e.Synonyms = []Synonym{{Name: k.Name, Value: k.Default, Source: FromDefault}}
+		name := k.Name
+		if k.Hidden { // the broker's key is Kafka's own as well
+			name = "group." + name
+		}
+		e.Synonyms = []Synonym{{Name: name, Value: k.Default, Source: FromDefault}}
 	}
 	if raw, ok := configs[k.Name]; ok {
 		e.Value, _ = k.show(raw)

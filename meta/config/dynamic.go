@@ -29,14 +29,19 @@ func (b *Broker) ValidateBroker(configs map[string]string, clusterDefault bool) 
 	for _, name := range names {
 		k := b.table.lookup(name)
 		if k == nil {
+			if err := checkForeign(name, configs[name]); err != nil {
+				return err
+			}
 			continue
 		}
 		v, err := k.parse(configs[name])
 		if err != nil {
 			return err
 		}
-		if name == "log.retention.ms" && v.number == 0 {
-			return errNoRetention("0")
+		if k.Name == name { // not one of a listener
+			if err = b.changed(k, v, configs); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -51,7 +56,7 @@ func (b *Broker) checkModes(names []string, clusterDefault bool) error {
 		case k == nil:
 		case k.Mode == ReadOnly:
 			fixed = append(fixed, name)
-		case k.Mode == PerBroker && strings.HasPrefix(name, "ssl."):
+		case k.Mode == PerBroker && isKeyMaterial(name):
 			perListener = append(perListener, name)
 		case k.Mode == PerBroker && clusterDefault:
 			perBroker = append(perBroker, name)
@@ -69,6 +74,11 @@ func (b *Broker) checkModes(names []string, clusterDefault bool) error {
 	default:
 		return nil
 	}
+}
+
+// isKeyMaterial says whether a key tells where the keys and certificates of TLS are, which is for each listener to say.
+func isKeyMaterial(name string) bool {
+	return strings.HasPrefix(name, "ssl.keystore.") || strings.HasPrefix(name, "ssl.truststore.") || name == "ssl.key.password"
 }
 
 // LoadDynamic takes over the dynamic settings that were stored before the start; each calls yield with all of them.

@@ -102,7 +102,7 @@ func clientMetricsKeys() []Key {
 			Doc: "Clients that are meant, NAME=PATTERN each; empty means all.",
 		},
 		{
-			Name: "metrics", Type: List, NoEffect: true,
+			Name: "metrics", Type: List, Valid: noEmptyItems{}, NoEffect: true,
 			Doc: "Metrics that are wanted, by the beginning of their names; * means all.",
 		},
 	}
@@ -128,11 +128,11 @@ func hiddenGroupKeys() []Key {
 			Doc: "Whether assignments are computed by other threads than those of the coordinator.",
 		},
 		{
-			Name: "streams.num.warmup.replicas", Type: Int, Default: "2", Valid: atLeast(0), Follows: "streams.num.warmup.replicas", NoEffect: true, Hidden: true,
+			Name: "streams.num.warmup.replicas", Type: Int, Default: "2", Valid: between{0, 20}, Follows: "streams.num.warmup.replicas", NoEffect: true, Hidden: true,
 			Doc: "Number of copies of tasks that may be brought up to date at a time.",
 		},
 		{
-			Name: "streams.task.offset.interval.ms", Type: Int, Default: "60000", Valid: atLeast(1), Follows: "streams.task.offset.interval.ms", NoEffect: true, Hidden: true,
+			Name: "streams.task.offset.interval.ms", Type: Int, Default: "60000", Valid: atLeast(15_000), Follows: "streams.task.offset.interval.ms", NoEffect: true, Hidden: true,
 			Doc: "Time between a member's reports of its tasks' offsets.",
 		},
 	}

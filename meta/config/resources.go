@@ -265,7 +265,7 @@ func (b *Broker) ValidateClientMetrics(configs map[string]string) error {
 // checkMatch checks one pattern of clients.
 func checkMatch(item string) string {
 	name, pattern, ok := strings.Cut(item, "=")
-	if !ok || strings.Contains(pattern, "=") || !slices.Contains(matchNames(), strings.TrimSpace(name)) {
+	if !ok || pattern == "" || strings.Contains(pattern, "=") || !slices.Contains(matchNames(), strings.TrimSpace(name)) {
 		return "Illegal client matching pattern: " + item
 	}
 	if !validPattern(strings.TrimSpace(pattern)) {

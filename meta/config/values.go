@@ -251,6 +251,18 @@ func (notEmpty) check(v value) string {
 
 func (notEmpty) String() string { return "not empty" }
 
+// noEmptyItems allows lists without empty items.
+type noEmptyItems struct{}
+
+func (noEmptyItems) check(v value) string {
+	if slices.Contains(v.list, "") {
+		return "values must not be empty"
+	}
+	return ""
+}
+
+func (noEmptyItems) String() string { return "no empty items" }
+
 // throttledReplicas allows a list of partition:broker pairs, or "*".
 type throttledReplicas struct{}
 
@@ -259,6 +271,9 @@ func (throttledReplicas) check(v value) string {
 		return ""
 	}
 	for _, item := range v.list {
+		if item == "" {
+			continue
+		}
 		partition, broker, ok := strings.Cut(item, ":")
 		if !ok || !isDigits(partition) || !isDigits(broker) {
 			return "must be the literal '*' or a list of replicas in the form [partitionId]:[brokerId],..."
