@@ -16,8 +16,11 @@ func (h *Handlers) alterPartitionReassignments(r *protocol.Request, q *kmsg.Alte
 	a.Version = q.Version
 	a.AllowReplicationFactorChange = q.AllowReplicationFactorChange
 	late := checkTime(q.TimeoutMillis)
-	if late != nil && len(q.Topics) > 0 {
-		a.ErrorCode, a.ErrorMessage = int16(codeOf(late)), nil
+	switch {
+	case len(q.Topics) == 0:
+		a.ErrorMessage = kmsg.StringPtr("") // as Kafka has it
+	case late != nil:
+		a.ErrorCode = int16(codeOf(late))
 	}
 	for i := range q.Topics {
 		topic := kmsg.NewAlterPartitionAssignmentsResponseTopic()

@@ -141,6 +141,10 @@ func TestRequestsThatFailAsAWholeSayItOnTop(t *testing.T) {
 	if late := int16(protocol.RequestTimedOut); got.ErrorCode != late || got.Topics[0].Partitions[0].ErrorCode != late {
 		t.Errorf("reassignment without time: %+v", got)
 	}
+	reassign.Topics = nil
+	if got = ask(c, reassign, kmsg.NewPtrAlterPartitionAssignmentsResponse()); got.ErrorCode != 0 || got.ErrorMessage == nil {
+		t.Errorf("reassignment of nothing: %+v", got)
+	}
 }
 
 func TestDescribeLogDirsAnswersWhatIsThere(t *testing.T) {
