@@ -112,8 +112,7 @@ func (c *Coordinator) lockForJoin(r *joinRequest) *group {
 func (k *classic) join(t *turn, r *joinRequest) {
 	switch {
 	case !k.accepts(t, r):
-		delete(k.pending, r.MemberID)
-		r.fail("", protocol.GroupMaxSizeReached)
+		k.turnAway(t, r)
 	case !k.speaks(r):
 		r.fail(r.MemberID, protocol.InconsistentGroupProtocol)
 	case r.MemberID == "":
@@ -136,6 +135,19 @@ func (k *classic) accepts(t *turn, r *joinRequest) bool {
 		return m != nil && m.join != nil || k.joining < t.cfg.MaxSize
 	default:
 		return m != nil || len(k.order) < t.cfg.MaxSize
+	}
+}
+
+// turnAway refuses a member for which there is no room. One that had a place in the last generation has lost it, and the
+// others don't wait for it.
+func (k *classic) turnAway(t *turn, r *joinRequest) {
+	r.fail("", protocol.GroupMaxSizeReached)
+	delete(k.pending, r.MemberID)
+	if m := k.members[r.MemberID]; m != nil {
+		k.remove(m, protocol.GroupMaxSizeReached)
+	}
+	if k.state == statePreparingRebalance {
+		k.maybeCompleteJoin(t)
 	}
 }
 
