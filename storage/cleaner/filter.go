@@ -194,11 +194,21 @@ func (f *Filter) rebuild(b batch.Batch, payload []byte, horizon bool) (batch.Bat
 	}
 	f.builder.Reset(m)
 	it := batch.Iterate(payload, b.NumRecords())
-	for i := 0; it.Next(); i++ {
-		if !f.drop[i] {
-			r := it.Record()
-			f.builder.AppendRecord(r, b.BaseTimestamp()+r.TimestampDelta, b.BaseTimestamp(), r.OffsetDelta)
+	for i, first := 0, true; it.Next(); i++ {
+		if f.drop[i] {
+			continue
 		}
+		r := it.Record()
+		timestamp := b.BaseTimestamp() + r.TimestampDelta
+		if b.IsAppendTime() { // the maximum stands for every record's
+			timestamp = b.MaxTimestamp()
+		}
+		if first && !m.HasDeleteHorizon { // the first record kept gives the base, as in Kafka
+			m.BaseTimestamp = timestamp
+			f.builder.Reset(m)
+		}
+		first = false
+		f.builder.AppendRecord(r, timestamp, b.BaseTimestamp(), r.OffsetDelta)
 	}
 	if err := it.Err(); err != nil {
 		return nil, err

@@ -131,7 +131,7 @@ func TestSupersededRecordsGoAndTheRestKeepsItsPlace(t *testing.T) {
 		}
 		if got.BaseOffset() != 100 || got.LastOffset() != 104 || got.LeaderEpoch() != 3 || got.NumRecords() != 3 ||
 			got.ProducerID() != 7 || got.ProducerEpoch() != 2 || got.BaseSequence() != 40 || got.LastSequence() != 44 ||
-			got.Codec() != codec || got.HasDeleteHorizon() || got.MaxTimestamp() != 1009 {
+			got.Codec() != codec || got.HasDeleteHorizon() || got.MaxTimestamp() != 1009 || got.BaseTimestamp() != 1009 {
 			t.Errorf("%s: header %x", codec, got[:batch.HeaderSize])
 		}
 		if f.Superseded != 0 {
@@ -147,6 +147,9 @@ func TestAppendTimeStays(t *testing.T) {
 	got, _ := filtered(t, options(t, map[string]int64{"a": 9}), build(t, m, rec{0, 1000, "a=1"}, rec{1, 1001, "b=2"}))
 	if !got.IsAppendTime() || got.MaxTimestamp() != 5000 || got.NumRecords() != 1 {
 		t.Errorf("%x", got)
+	}
+	if list := texts(t, got); got.BaseTimestamp() != 5000 || list[0].timestamp != 5000 {
+		t.Errorf("base %d, records %v", got.BaseTimestamp(), list)
 	}
 }
 
