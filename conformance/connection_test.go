@@ -163,7 +163,7 @@ func TestUnacknowledgedProduceTakesNoAnswer(t *testing.T) {
 	for range 3 {
 		c.send(produceRequest(topic, 0, 0, plain("x").bytes()), 9)
 	}
-	c.alive() // the next answer on the connection is this one's
+	c.alive()                                           // the next answer on the connection is this one's
 	eventually(t, "three records", func() (bool, any) { // visible once durable, which nobody was told of
 		got := fetchAll(t, c, topic, 0)
 		return len(got) == 3, values(got)
