@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,16 +129,16 @@ func checkOverrides(list string) string {
 		if _, err := strconv.ParseInt(strings.TrimSpace(item[at+1:]), 10, 32); err != nil {
 			return fmt.Sprintf("Unable to parse %q; write ADDRESS:NUMBER", item)
 		}
-		if host := strings.TrimSpace(item[:at]); net.ParseIP(strings.Trim(host, "[]")) == nil && !isHostName(host) {
+		if host := strings.TrimSpace(item[:at]); !isHost(host) {
 			return fmt.Sprintf("%q is no address", host)
 		}
 	}
 	return ""
 }
 
-// isHostName says whether s could be the name of a host.
-func isHostName(s string) bool {
-	return s != "" && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
+// isHost says whether s could be the name or the address of a host.
+func isHost(s string) bool {
+	return s != "" && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789.-:[]") == ""
 }
 
 // checkClasses refuses all classes but those that are there without being told: nothing can be loaded.
