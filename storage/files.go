@@ -43,7 +43,7 @@ const (
 // errSideFile is returned for a side file that is cut, has another magic, or doesn't verify.
 var errSideFile = errors.New("file doesn't verify")
 
-// seal completes a side file that begins with a magic and body.
+// encodeSide makes a side file of a magic and a body.
 func encodeSide(magic string, body []byte) []byte {
 	b := make([]byte, 0, sideHeaderSize+len(body)+sideChecksumSize)
 	b = append(b, magic...)

@@ -6,7 +6,7 @@
 //
 // A segment with base offset B is three files whose names start with B in 20 digits: .log holds record batches back to
 // back and nothing else; .index holds a header of 32 bytes and entries of 32 bytes; .txnindex, which exists only if a
-// transaction was aborted in the segment, holds a header of 32 bytes and entries of 36 bytes. The bytes are drawn in
+// transaction was aborted in the segment, lists those; package storage reads and writes it. The bytes are drawn in
 // docs/storage-format.md.
 //
 // # Invariants

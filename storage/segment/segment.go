@@ -124,7 +124,7 @@ func writeNew(fs vfs.FS, name string, content []byte) error {
 
 // Activate opens the files for writing. Like all files they are closed when they have not been used for long and others
 // are, and opened again: a failure to write what is in the page cache is told to who syncs next, whether or not it had the file
-// open at the time. Nobody may be reading yet.
+// open at the time (docs/adr/0014). Nobody may be reading yet.
 func (s *Segment) Activate() error {
 	s.data = s.data.forWriting()
 	s.index.Store(s.index.Load().forWriting())
