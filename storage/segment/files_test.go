@@ -27,18 +27,18 @@ func TestAFileThatWasTakenAwayIsNotWrittenToAgain(t *testing.T) {
 			write := func() error {
 				b := batch.NewBuilder(batch.NoProducer())
 				b.Append(1, nil, []byte("value"))
-				one, err := b.Build()
-				if err != nil {
-					return err
+				one, failed := b.Build()
+				if failed != nil {
+					return failed
 				}
 				one.SetBaseOffset(s.Next())
-				if err = s.Write(one); err == nil {
-					err = s.SyncData()
+				if failed = s.Write(one); failed == nil {
+					failed = s.SyncData()
 				}
-				if err == nil {
-					err = s.Commit(s.Mark())
+				if failed == nil {
+					failed = s.Commit(s.Mark())
 				}
-				return err
+				return failed
 			}
 			if err = write(); err != nil {
 				t.Fatal(err)
