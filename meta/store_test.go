@@ -315,6 +315,9 @@ func TestTopicMadeAgainInheritsNothing(t *testing.T) {
 	mustCommit(t, s, putCursor("g", "a", 9)) // was on its way when the topic went
 	mustCommit(t, s, putCursor("g", "other", 9))
 	again := mustCreate(t, s, "a")
+	if again.ID == a.ID {
+		t.Error("the id was inherited")
+	}
 	if s.LogStart(again.ID, 1) != 0 || s.LogStart(a.ID, 1) != 0 {
 		t.Error("the log start was inherited")
 	}
