@@ -53,8 +53,8 @@ func (m *consumerMember) describe(view *meta.Topics) kmsg.ConsumerGroupDescribeR
 	d.MemberID, d.InstanceID, d.RackID, d.MemberEpoch = m.id, m.instance, m.rack, m.epoch
 	d.ClientID, d.ClientHost = m.clientID, m.clientHost
 	d.SubscribedTopics, d.SubscribedTopicRegex = append([]string{}, m.names...), &m.regex
-	d.Assignment = describeAssignment(m.assigned.union(m.revoking), view)
-	d.TargetAssignment = describeAssignment(m.target, view)
+	d.Assignment = describeAssignment(m.assigned, m.revoking, view)
+	d.TargetAssignment = describeAssignment(m.target, nil, view)
 	d.MemberType = 1
 	if m.classic != nil {
 		d.MemberType = 0
@@ -62,17 +62,17 @@ func (m *consumerMember) describe(view *meta.Topics) kmsg.ConsumerGroupDescribeR
 	return d
 }
 
-// describeAssignment names the topics; those that are gone are left out.
-func describeAssignment(a assignment, view *meta.Topics) kmsg.Assignment {
+// describeAssignment names the topics; those that are gone are left out. What is being revoked comes last.
+func describeAssignment(a, revoking assignment, view *meta.Topics) kmsg.Assignment {
 	d := kmsg.NewAssignment()
 	d.TopicPartitions = []kmsg.AssignmentTopicPartition{}
-	for _, id := range a.topics() {
+	for _, id := range a.union(revoking).topics() {
 		topic := view.WithID(id)
 		if topic == nil {
 			continue
 		}
 		t := kmsg.NewAssignmentTopicPartition()
-		t.TopicID, t.Topic, t.Partitions = id, topic.Name, a.numbers(id)
+		t.TopicID, t.Topic, t.Partitions = id, topic.Name, append(a.numbers(id), revoking.numbers(id)...)
 		d.TopicPartitions = append(d.TopicPartitions, t)
 	}
 	return d
