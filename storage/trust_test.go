@@ -177,3 +177,32 @@ func TestAnIndexWhoseSyncFailedIsWrittenAnew(t *testing.T) {
 	w.close()
 	sameBatches(t, readEverything(t, w.open(), 0), want)
 }
+
+// TestALostIDIsTakenFromTheCheckpoint: without one nobody can tell whose the directory is.
+func TestALostIDIsTakenFromTheCheckpoint(t *testing.T) {
+	t.Parallel()
+	for _, checkpoint := range []bool{true, false} {
+		w, d := simWorld(t)
+		w.closeMayFail = true
+		want := put(t, w.open(), makeBatch(t, 0, 3, 1000))
+		w.close()
+		must(t, d.Remove(filepath.Join(testDir, idName)))
+		if !checkpoint {
+			must(t, d.Remove(filepath.Join(testDir, snapshotName)))
+		}
+		l, err := w.tryOpen()
+		var bad *CorruptionError
+		switch {
+		case !checkpoint && (!errors.As(err, &bad) || bad.Segment != idName):
+			t.Errorf("without a checkpoint: %v", err)
+		case checkpoint && err != nil:
+			t.Error(err)
+		case checkpoint:
+			sameBatches(t, readEverything(t, l, 0), []batch.Batch{want})
+			if id, readErr := readID(d, testDir); readErr != nil || id != w.part.ID {
+				t.Errorf("id %s: %v", id, readErr)
+			}
+		}
+		w.close()
+	}
+}
