@@ -103,21 +103,21 @@ func TestCompactionOnAFullDiskLeavesTheLogWritable(t *testing.T) {
 }
 
 // abortedAt appends a transaction of one record at an offset, and its abort.
-func abortedAt(t *testing.T, l *Log, at int64) {
-	t.Helper()
+func abortedAt(tb testing.TB, l *Log, at int64) {
+	tb.Helper()
 	b := batch.NewBuilder(batch.Meta{ProducerID: 5, Transactional: true})
 	b.Append(1000, []byte("a"), []byte("aborted"))
 	data, err := b.Build()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for i, b := range []batch.Batch{data, batch.ControlBatch(5, 0, batch.Marker{}, 1000)} {
 		a, err := l.Append(b, AppendOptions{TransactionVerified: true})
 		if err == nil {
-			err = a.Commit.Wait(t.Context())
+			err = a.Commit.Wait(tb.Context())
 		}
 		if err != nil || a.BaseOffset != at+int64(i) {
-			t.Fatal(a, err)
+			tb.Fatal(a, err)
 		}
 	}
 }
