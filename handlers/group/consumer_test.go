@@ -516,3 +516,17 @@ func TestAStaleEpochIsToldInTheTermsOfTheVersion(t *testing.T) {
 		wantCode(t, "a stale epoch", b.TxnOffsetCommit(req).Topics[0].Partitions[0].ErrorCode, want)
 	}
 }
+
+func TestWhatIsBeingRevokedIsDescribedLast(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	id := b.makeTopic("a", 3)
+	m := &consumerMember{assigned: make(assignment), revoking: make(assignment)}
+	m.assigned.add(id, ownedPartition{number: 2})
+	m.revoking.add(id, ownedPartition{number: 1})
+	m.revoking.add(id, ownedPartition{number: 0})
+	got := m.describe(b.topics()).Assignment.TopicPartitions
+	if len(got) != 1 || !slices.Equal(got[0].Partitions, []int32{2, 0, 1}) {
+		t.Fatalf("described as %+v", got)
+	}
+}
