@@ -106,8 +106,8 @@ func (l *Log) publish(b batch.Batch, config *Config, s *segment.Segment) Appende
 	} else {
 		l.syncLater(config)
 	}
-	if l.checkpointDue() {
-		l.set.background(l.checkpoint)
+	if l.mu.sinceCheckpoint >= checkpointBytes {
+		l.checkpointSoon()
 	}
 	l.mu.Unlock()
 	l.set.metrics.appended(len(b))

@@ -17,13 +17,13 @@ const checkpointBytes = 64 << 20
 // errLagging is returned when the index lags behind, so that a checkpoint would claim too much.
 var errLagging = errors.New("index lags behind")
 
-// checkpointDue says whether a checkpoint is to be started, and takes it for started. The caller holds mu.
-func (l *Log) checkpointDue() bool {
-	if l.mu.sinceCheckpoint < checkpointBytes || l.mu.checkpointing {
-		return false
+// checkpointSoon starts a checkpoint, unless one is under way. The caller holds mu.
+func (l *Log) checkpointSoon() {
+	if l.mu.checkpointing {
+		return
 	}
 	l.mu.checkpointing = true
-	return true
+	l.set.background(l.checkpoint)
 }
 
 // checkpoint writes a snapshot of the log as it is when it begins. Appends go on meanwhile. The caller has set

@@ -172,7 +172,9 @@ func TestTheOrderOfWrites(t *testing.T) {
 		if _, err := l.Trim(4); err != nil {
 			t.Fatal(err)
 		}
-		sameOps(t, j.take(), []string{"log start 4", "remove 0.log", "remove 0.index", "remove 0.txnindex"})
+		w.set.work.Wait()
+		sameOps(t, j.take(), []string{"log start 4", "remove 0.log", "remove 0.index", "remove 0.txnindex"},
+			[]string{"sync 6.log", "sync 6.index"}, replaced("snapshot"))
 	})
 	t.Run("7: a deletion", func(t *testing.T) {
 		t.Parallel()

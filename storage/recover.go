@@ -503,8 +503,7 @@ func (r *recovery) finish() {
 		l.snapshotEnd, l.snapshotStart = r.snapshot.end, r.snapshot.start
 	}
 	if r.examined >= recoveryCheckpointBytes && l.mu.failure == nil {
-		l.mu.checkpointing = true
-		l.set.background(l.checkpoint)
+		l.checkpointSoon()
 	}
 	r.report()
 }

@@ -74,10 +74,7 @@ func (l *Log) roll() (*segment.Segment, error) {
 	l.rolling = false
 	l.mu.Lock()
 	l.addSegment(s)
-	if !l.mu.checkpointing {
-		l.mu.checkpointing = true
-		l.set.background(l.checkpoint)
-	}
+	l.checkpointSoon()
 	l.mu.Unlock()
 	l.set.metrics.rolls.Inc()
 	l.sealed()

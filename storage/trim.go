@@ -37,7 +37,8 @@ func (l *Log) Trim(before int64) (start int64, err error) {
 	return before, nil
 }
 
-// moveStart makes a durable log start visible and returns the segments that lie below it.
+// moveStart makes a durable log start visible and returns the segments that lie below it. The checkpoint that follows knows the
+// start too, should the metadata store be put back from an older copy.
 func (l *Log) moveStart(start int64) []*segment.Segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,6 +51,7 @@ func (l *Log) moveStart(start int64) []*segment.Segment {
 	for _, s := range gone {
 		l.mu.aborted.forget(s.Base)
 	}
+	l.checkpointSoon()
 	return gone
 }
 
