@@ -22,6 +22,7 @@ func TestOnlyACheckpointThatFitsSparesTheReading(t *testing.T) {
 	t.Parallel()
 	changed := func(change func(s *snapshot)) func(*testing.T, *simdisk.Disk) {
 		return func(t *testing.T, d *simdisk.Disk) {
+			t.Helper()
 			s, err := decodeSnapshot(contentOf(t, d, snapshotName))
 			if err != nil {
 				t.Fatal(err)
@@ -32,10 +33,15 @@ func TestOnlyACheckpointThatFitsSparesTheReading(t *testing.T) {
 	}
 	gone := func(names ...string) func(*testing.T, *simdisk.Disk) {
 		return func(t *testing.T, d *simdisk.Disk) {
+			t.Helper()
 			for _, name := range names {
 				must(t, d.Remove(filepath.Join(testDir, name)))
 			}
 		}
+	}
+	flipped := func(t *testing.T, d *simdisk.Disk) {
+		t.Helper()
+		must(t, d.FlipBit(filepath.Join(testDir, snapshotName), 300))
 	}
 	last := []string{segment.FileName(20, segment.SuffixData), segment.FileName(20, segment.SuffixIndex)}
 	for name, c := range map[string]struct {
@@ -49,7 +55,7 @@ func TestOnlyACheckpointThatFitsSparesTheReading(t *testing.T) {
 		"of a shorter segment":     {changed(func(s *snapshot) { s.size-- }), 1, 3},
 		"epochs missing":           {gone(epochsName), 3, 3},
 		"its segment is missing":   {gone(last...), 2, 2},
-		"bad":                      {func(t *testing.T, d *simdisk.Disk) { must(t, d.FlipBit(filepath.Join(testDir, snapshotName), 300)) }, 3, 3},
+		"bad":                      {flipped, 3, 3},
 		"of entries there are not": {changed(func(s *snapshot) { s.entries++ }), 1, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
