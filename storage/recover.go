@@ -573,8 +573,13 @@ func (r *recovery) keepTorn(s *segment.Segment, f io.ReaderAt, from, to int64) e
 	return copyTorn(l.set.fs, name, io.NewSectionReader(f, from, to-from))
 }
 
-// worse notes the worst that was found, for the metrics.
-func (r *recovery) worse(found string) { r.found = found }
+// worse notes what was found, for the metrics, if nothing worse was before.
+func (r *recovery) worse(found string) {
+	ranks := []string{"clean", "torn", "damaged", "undecided"}
+	if slices.Index(ranks, found) > slices.Index(ranks, r.found) {
+		r.found = found
+	}
+}
 
 func (r *recovery) report() {
 	l := r.log
