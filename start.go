@@ -232,6 +232,9 @@ func (b *Broker) durability() meta.Durability {
 	}
 }
 
+// keepFree is what records leave free for metadata: its logs and tables of a few MiB, and what a start writes of them.
+const keepFree = 32 << 20
+
 // openLogs opens the logs of all topics. They recover side by side, in the background: a partition answers as soon as it is
 // ready.
 func (b *Broker) openLogs(context.Context) error {
@@ -242,7 +245,7 @@ func (b *Broker) openLogs(context.Context) error {
 			return b.meta.SetLogStart(p.ID, p.Number, start)
 		},
 		Maintenance:  func() storage.Maintenance { return maintenanceOf(b.config) },
-		MaxOpenFiles: segmentFiles(openFileLimit()),
+		MaxOpenFiles: segmentFiles(openFileLimit()), KeepFree: keepFree,
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -120,6 +121,14 @@ func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 		}
 	}
 	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 24<<20), 0o600); !errors.Is(err, syscall.ENOSPC) { // to the last byte
+		t.Fatal(err)
+	}
+	big.fill(100000)
+	small.fill(5000)
+	if text := p.text(); !strings.Contains(text, "write "+filepath.Join(p.dir, "topics")) {
+		t.Errorf("the log doesn't say which write the disk refused:\n%s", text)
+	}
 	if err := os.WriteFile(filler, make([]byte, 8<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +156,89 @@ func TestAFullDiskRefusesWritesUntilThereIsSpace(t *testing.T) {
 	p.start()
 	small.check(readyConn(t, p, "small"))
 	verifyClean(t, p)
+}
+
+// What makes room is written down first, so that a broker whose records fill the disk has to leave some for that.
+func TestADiskFullOfRecordsTakesWhatMakesRoom(t *testing.T) {
+	t.Parallel()
+	needMount(t)
+	dir := mount(t, "-t", "tmpfs", "-o", "size=24m", "tmpfs")
+	p := startProcessIn(t, filepath.Join(dir, "data"), "--set", "log.retention.check.interval.ms=100")
+	c := dialTo(t, p.addr)
+	topics := []string{"deleted", "trimmed", "retained"}
+	for _, topic := range topics {
+		if code := createTopicOn(c, topic, 1, "internal.segment.bytes", "1000000"); code != 0 {
+			t.Fatalf("create: error %d", code)
+		}
+		w := &writer{c: c, topic: topic}
+		for range 40 {
+			if code := w.try(100000); code != 0 {
+				t.Fatalf("error %d", code)
+			}
+		}
+	}
+	w := &writer{c: c, topic: "retained"}
+	for _, size := range []int{100000, 10000, 1000, 10} {
+		w.fill(size)
+	}
+	commitMany(c, 500)
+	p.kill()
+	p.start()
+	c = readyConn(t, p, "retained")
+	commitMany(c, 500)
+	if code := deleteTopicOn(c, "deleted"); code != 0 {
+		t.Errorf("delete a topic: error %d", code)
+	}
+	if code := trimOn(c, "trimmed"); code != 0 {
+		t.Errorf("delete records: error %d", code)
+	}
+	if code := alterOn(c, "retained", "retention.bytes", "1"); code != 0 {
+		t.Errorf("shorten retention: error %d", code)
+	}
+	eventually(t, "retention", func() (bool, any) {
+		code := fetchPartition(c, "retained", 0, 0).ErrorCode
+		return code == 1, code // offset out of range
+	})
+	w.c = c
+	w.resumes(100000)
+	verifyClean(t, p)
+}
+
+// commitMany commits offsets with as much metadata as they may have.
+func commitMany(c *conn, n int) {
+	c.t.Helper()
+	for i := range n {
+		req := commitRequest("g", "retained", 0, int64(i))
+		req.Topics[0].Partitions[0].Metadata = kmsg.StringPtr(strings.Repeat("m", 4096))
+		if code := ask[*kmsg.OffsetCommitResponse](c, req, 7).Topics[0].Partitions[0].ErrorCode; code != 0 {
+			c.t.Fatalf("commit %d: error %d", i, code)
+		}
+	}
+}
+
+// trimOn deletes all records of partition 0.
+func trimOn(c *conn, topic string) int16 {
+	c.t.Helper()
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.TimeoutMillis = 10000
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Offset = -1
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return ask[*kmsg.DeleteRecordsResponse](c, req, 2).Topics[0].Partitions[0].ErrorCode
+}
+
+// alterOn sets one of a topic's settings.
+func alterOn(c *conn, topic, key, value string) int16 {
+	c.t.Helper()
+	rc := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	rc.Name, rc.Op, rc.Value = key, kmsg.IncrementalAlterConfigOpSet, &value
+	rr := kmsg.NewIncrementalAlterConfigsRequestResource()
+	rr.ResourceType, rr.ResourceName, rr.Configs = kmsg.ConfigResourceTypeTopic, topic, append(rr.Configs, rc)
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Resources = append(req.Resources, rr)
+	return ask[*kmsg.IncrementalAlterConfigsResponse](c, req, 1).Resources[0].ErrorCode
 }
 
 // verifyClean stops a broker and has its data verified.

@@ -22,6 +22,9 @@ func (l *Log) Append(b batch.Batch, o AppendOptions) (Appended, error) {
 	if err != nil || answered {
 		return done, err
 	}
+	if err = l.set.appending.take(len(b)); err != nil {
+		return Appended{}, l.writeError("append", err)
+	}
 	s, err := l.room(b, config)
 	if err != nil {
 		return Appended{}, l.writeError("roll", err)

@@ -301,7 +301,12 @@ func (m *maintenance) compactAll() {
 		c := m.settings()
 		err := l.compact(m.ctx, plan, compactionLimits{
 			MapBytes: c.MapBytes / int64(max(c.CompactionThreads, 1)), MapLoad: c.MapLoad,
-			Pace: func(bytes int) error { return m.pacer.pace(m.ctx, bytes, m.settings().BytesPerSecond) },
+			Pace: func(bytes int) error {
+				if spaceErr := m.set.compacting.take(bytes); spaceErr != nil {
+					return spaceErr
+				}
+				return m.pacer.pace(m.ctx, bytes, m.settings().BytesPerSecond)
+			},
 		})
 		now := m.set.clock.Now()
 		l.lastPass.Store(&now)

@@ -36,6 +36,9 @@ type SetOptions struct {
 	Maintenance func() Maintenance
 	// MaxOpenFiles bounds the segment files that are open while nobody reads or writes them; 0 means 512.
 	MaxOpenFiles int
+	// KeepFree is how many bytes of the filesystem are left to metadata, or an eighth of a small one: appends that would take of
+	// them are refused with ErrNoSpace. Compaction, which makes room in the end, may take half. 0 keeps nothing free.
+	KeepFree int64
 	// MaxParallelRecovery bounds how many partitions are recovered, or closed, at a time; 0 means twice the processors.
 	MaxParallelRecovery int
 }
@@ -54,6 +57,8 @@ type Set struct {
 	metrics              *metrics
 	upkeep               *maintenanceMetrics
 	maintenance          *maintenance  // nil if there is none
+	appending            space         // for appends
+	compacting           space         // for compaction
 	slots                chan struct{} // one taken by each recovery
 	work                 sync.WaitGroup
 	layout               sync.Mutex // held while directories are made or moved; after a log's writing
@@ -94,6 +99,8 @@ func OpenSet(fs vfs.FS, dir string, o SetOptions) (*Set, error) {
 	if s.options.MaxParallelRecovery <= 0 {
 		s.options.MaxParallelRecovery = 2 * runtime.GOMAXPROCS(0)
 	}
+	s.appending.fs, s.appending.dir, s.appending.keep = fs, dir, o.KeepFree
+	s.compacting.fs, s.compacting.dir, s.compacting.keep = fs, dir, o.KeepFree/2
 	s.files = segment.NewFiles(fs, s.options.MaxOpenFiles)
 	s.slots = make(chan struct{}, s.options.MaxParallelRecovery)
 	s.mu.logs = map[TopicID]map[int32]*Log{}
