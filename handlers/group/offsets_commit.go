@@ -162,7 +162,10 @@ func (c *Coordinator) commitOffsets(g *group, r *commitRequest, req *kmsg.Offset
 		topic := topics.Named(from.Topic)
 		for j := range from.Partitions {
 			p := &from.Partitions[j]
-			cursor := meta.Cursor{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, CommitMs: nowMs, ExpireMs: expireMs}
+			cursor := meta.Cursor{
+				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, ExpireMs: expireMs,
+				CommitMs: o.timeOutside(from.Topic, p.Partition, nowMs),
+			}
 			code := r.allows(topic, p.Partition)
 			if code == protocol.None {
 				cursor.Metadata, code = keepMetadata(p.Metadata, cfg.OffsetMetadataMax)

@@ -447,15 +447,54 @@ func TestWhatATransactionHasPendingDoesNotExpire(t *testing.T) {
 	}
 }
 
-func TestALaterCommitIsNotOvertakenByATransaction(t *testing.T) {
+// TestTheLastOfWhatWasCommittedCounts: whether in a transaction or outside, within a millisecond and over a restart.
+func TestTheLastOfWhatWasCommittedCounts(t *testing.T) {
 	t.Parallel()
-	b := newTestBroker(t)
-	b.makeTopic("a", 1)
-	b.sendInTxn("g", 7, "a", 0, 10)
-	b.clock.Advance(time.Second)
-	b.commitOne("g", "", -1, "a", 0, 20)
-	if err := b.CompleteTransaction(7, true); err != nil || b.committed("g", "a", 0) != 20 {
-		t.Fatalf("error %v, offset %d", err, b.committed("g", "a", 0))
+	commit := func(offset int64) func(*testBroker) {
+		return func(b *testBroker) { b.commitOne("g", "", -1, "a", 0, offset) }
+	}
+	send := func(producer, offset int64) func(*testBroker) {
+		return func(b *testBroker) { b.sendInTxn("g", producer, "a", 0, offset) }
+	}
+	complete := func(producer int64) func(*testBroker) {
+		return func(b *testBroker) {
+			if err := b.CompleteTransaction(producer, true); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+	tests := map[string]struct {
+		steps []func(*testBroker)
+		want  int64
+	}{
+		"a commit after a transaction's":      {[]func(*testBroker){send(7, 10), commit(20), complete(7)}, 20},
+		"a transaction's after a commit":      {[]func(*testBroker){commit(20), send(7, 10), complete(7)}, 10},
+		"between two of a transaction":        {[]func(*testBroker){send(7, 10), commit(20), send(7, 11), complete(7)}, 11},
+		"two transactions, in their order":    {[]func(*testBroker){send(7, 10), send(8, 11), complete(7), complete(8)}, 11},
+		"two transactions, the last one ends": {[]func(*testBroker){send(7, 10), send(8, 11), complete(8), complete(7)}, 11},
+	}
+	for name, test := range tests {
+		for _, between := range []struct {
+			name string
+			do   func(*testBroker)
+		}{
+			{"at once", func(*testBroker) {}},
+			{"a second later", func(b *testBroker) { b.clock.Advance(time.Second) }},
+			{"after a restart", (*testBroker).restart},
+		} {
+			t.Run(name+"/"+between.name, func(t *testing.T) {
+				t.Parallel()
+				b := newTestBroker(t)
+				b.makeTopic("a", 1)
+				for _, step := range test.steps {
+					step(b)
+					between.do(b)
+				}
+				if got := b.committed("g", "a", 0); got != test.want {
+					t.Errorf("offset %d, want %d", got, test.want)
+				}
+			})
+		}
 	}
 }
 

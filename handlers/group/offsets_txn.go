@@ -166,7 +166,8 @@ func (c *Coordinator) keepTxnOffsets(g *group, r *commitRequest, req *kmsg.TxnOf
 				continue
 			}
 			next.set(topic.Name, p.Partition, meta.Cursor{
-				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: metadata, CommitMs: nowMs, ExpireMs: -1,
+				Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: metadata, ExpireMs: -1,
+				CommitMs: o.timeInTxn(topic.Name, p.Partition, nowMs),
 			})
 		}
 	}
@@ -273,6 +274,26 @@ func (o *offsets) countable(txn *txnOffsets, topics *meta.Topics) []newOffset {
 		}
 	}
 	return counted
+}
+
+// timeOutside is when an offset counts as committed outside of transactions: now, but later than what open transactions have for the
+// partition. By this countable finds, after a restart as well, which came last, however fast they came and whatever the clock did.
+func (o *offsets) timeOutside(topic string, partition int32, nowMs int64) int64 {
+	for _, txn := range o.txns {
+		if p, found := txn.topics[topic].find(partition); found {
+			nowMs = max(nowMs, txn.topics[topic][p].cursor.CommitMs+1)
+		}
+	}
+	return nowMs
+}
+
+// timeInTxn is the same of an offset in a transaction, which isn't earlier than what is committed.
+func (o *offsets) timeInTxn(topic string, partition int32, nowMs int64) int64 {
+	nowMs = o.timeOutside(topic, partition, nowMs)
+	if last, found := o.get(topic, partition); found {
+		nowMs = max(nowMs, last.CommitMs)
+	}
+	return nowMs
 }
 
 // pending says that an open transaction has an offset for the partition.
