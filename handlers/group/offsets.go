@@ -31,8 +31,7 @@ type partitionOffset struct {
 type round struct {
 	batch meta.Batch
 	apply []func()
-	// taken are the offsets committed in it outside transactions, and producers those of whose transactions' offsets it
-	// changes something.
+	// taken are the offsets that it commits, and producers those of whose transactions' offsets it changes something.
 	taken     [][]newOffset
 	producers []int64
 	start     chan struct{} // closed when it is this round's turn; nil if it doesn't have to wait

@@ -550,6 +550,36 @@ func TestTransactionsGoOnWhileOthersCommitWithoutAPause(t *testing.T) {
 	})
 }
 
+func TestOfTwoTransactionsTheLaterOffsetCountsThoughTheyEndTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBroker(t)
+		b.makeTopic("a", 2)
+		wantCode(t, "send", b.sendInTxn("g", 7, "a", 0, 10), protocol.None)
+		b.clock.Advance(time.Second)
+		wantCode(t, "send", b.sendInTxn("g", 8, "a", 0, 20), protocol.None)
+		hold := b.holdCommits()
+		var calls sync.WaitGroup
+		call := func(f func()) {
+			calls.Go(f)
+			synctest.Wait()
+		}
+		call(func() { b.commitOne("g", "", -1, "a", 1, 1) }) // is being written, the others gather
+		for _, producerID := range []int64{8, 7} {
+			call(func() {
+				if err := b.CompleteTransaction(producerID, true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(hold)
+		calls.Wait()
+		if memory, store := b.committed("g", "a", 0), b.stored("g", "a", 0); memory != 20 || store != 20 {
+			t.Errorf("offset %d in memory, %d in the store, want 20", memory, store)
+		}
+	})
+}
+
 func TestOffsetsSentWhileTheGroupIsDeletedAreInItOrNot(t *testing.T) {
 	t.Parallel()
 	for range 200 {

@@ -127,7 +127,7 @@ func (o *offsets) undecided(producerID int64, overtaken *txnOffsets) *round {
 	return nil
 }
 
-// overtakes says whether a partition of a transaction is committed outside of it in this round.
+// overtakes says whether a partition of a transaction is committed by others in this round, be it that their transaction ends.
 func (r *round) overtakes(x *txnOffsets) bool {
 	for _, taken := range r.taken {
 		for i := range taken {
@@ -224,7 +224,7 @@ func (c *Coordinator) completeIn(name string, producerID int64, commit bool) err
 			r.batch.PutCursor(g.id, counted[i].tp, counted[i].cursor)
 		}
 		r.batch.DeleteGroup(txnKey(g.id, producerID))
-		r.producers = append(r.producers, producerID)
+		r.taken, r.producers = append(r.taken, counted), append(r.producers, producerID)
 	}, func() {
 		for i := range counted {
 			o.set(counted[i].tp.Topic, counted[i].tp.Partition, counted[i].cursor)
@@ -258,8 +258,8 @@ func (c *Coordinator) lockForCompletion(name string, producerID int64) *group {
 	}
 }
 
-// countable lists the transaction's offsets, without those of topics deleted meanwhile and those that a later commit
-// outside the transaction has overtaken.
+// countable lists the transaction's offsets, without those of topics deleted meanwhile and those that a later commit of
+// others has overtaken.
 func (o *offsets) countable(txn *txnOffsets, topics *meta.Topics) []newOffset {
 	var counted []newOffset
 	for name, list := range txn.topics {
