@@ -19,7 +19,7 @@ import (
 type transactionFilter struct {
 	states    []txn.Status
 	anyState  bool
-	producers []int64
+	producers map[int64]bool
 	longerMs  int64 // < 0: any
 	nowMs     int64
 	pattern   *regexp.Regexp // nil: any
@@ -31,7 +31,7 @@ func (h *Handlers) listTransactions(r *protocol.Request, req *kmsg.ListTransacti
 	body.UnknownStateFilters = []string{}
 	body.TransactionStates = []kmsg.ListTransactionsResponseTransactionState{}
 	f := transactionFilter{
-		anyState: len(req.StateFilters) == 0, producers: req.ProducerIDFilters,
+		anyState: len(req.StateFilters) == 0, producers: setOf(req.ProducerIDFilters),
 		longerMs: req.DurationFilterMillis, nowMs: clock.UnixMilli(h.Clock),
 	}
 	if req.TransactionalIDPattern != nil && *req.TransactionalIDPattern != "" {
@@ -41,12 +41,10 @@ func (h *Handlers) listTransactions(r *protocol.Request, req *kmsg.ListTransacti
 			return reply(r, body)
 		}
 	}
-	for _, name := range req.StateFilters {
+	for _, name := range distinct(req.StateFilters) {
 		s, known := txn.StatusNamed(name)
 		if !known {
-			if !slices.Contains(body.UnknownStateFilters, name) {
-				body.UnknownStateFilters = append(body.UnknownStateFilters, strings.Clone(name))
-			}
+			body.UnknownStateFilters = append(body.UnknownStateFilters, strings.Clone(name))
 			continue
 		}
 		f.states = append(f.states, s)
@@ -61,7 +59,7 @@ func (h *Handlers) listTransactions(r *protocol.Request, req *kmsg.ListTransacti
 
 func (f *transactionFilter) wants(d *txn.Description) bool {
 	return (f.anyState || slices.Contains(f.states, d.Status)) &&
-		(len(f.producers) == 0 || slices.Contains(f.producers, d.ProducerID)) &&
+		(len(f.producers) == 0 || f.producers[d.ProducerID]) &&
 		(f.longerMs < 0 || f.nowMs-d.StartMs > f.longerMs) &&
 		(f.pattern == nil || f.pattern.MatchString(d.TransactionalID))
 }

@@ -147,15 +147,27 @@ func (o configOp) change(items []string) []string {
 		given[i] = strings.TrimSpace(given[i])
 	}
 	if o.op == kmsg.IncrementalAlterConfigOpSubtract {
-		return slices.DeleteFunc(slices.Clone(items), func(s string) bool { return slices.Contains(given, s) })
+		gone := setOf(given)
+		return slices.DeleteFunc(slices.Clone(items), func(s string) bool { return gone[s] })
 	}
 	out := slices.DeleteFunc(slices.Clone(items), func(s string) bool { return s == "" })
+	there := setOf(out)
 	for _, s := range given {
-		if !slices.Contains(out, s) {
+		if !there[s] {
+			there[s] = true
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// setOf is a list to look things up in.
+func setOf[T comparable](list []T) map[T]bool {
+	set := make(map[T]bool, len(list))
+	for _, v := range list {
+		set[v] = true
+	}
+	return set
 }
 
 // errNotList refuses to change a setting as if it were a list.
