@@ -364,7 +364,7 @@ func (p *produce) refused(at place, log Log, err error) {
 // invalid answers records that aren't a valid batch; the log may be nil if the fault lies before it.
 func (p *produce) invalid(at place, log Log, err error) {
 	p.fail(at, codeOf(err))
-	p.h.Logger.Debug("produced records refused", zap.String("topic", p.req.Topics[p.lastTopic].Topic),
+	p.h.Logger.Debug("produced records refused", zap.String("topic", p.body.Topics[at.topic].Topic),
 		zap.Int32("partition", p.answer(at).Partition), zap.Error(err))
 	var fault *batch.ValidationError
 	if !errors.As(err, &fault) {

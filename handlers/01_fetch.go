@@ -221,17 +221,15 @@ func missingLast(results []fetchResult) []fetchResult {
 	if !slices.ContainsFunc(results, func(r fetchResult) bool { return r.missing }) {
 		return results
 	}
-	slices.SortStableFunc(results, func(a, b fetchResult) int {
-		switch {
-		case a.missing == b.missing:
-			return 0
-		case b.missing:
-			return -1
-		default:
-			return 1
+	ordered := make([]fetchResult, 0, len(results))
+	for _, missing := range [...]bool{false, true} {
+		for i := range results {
+			if results[i].missing == missing {
+				ordered = append(ordered, results[i])
+			}
 		}
-	})
-	return results
+	}
+	return ordered
 }
 
 // readPartition reads one partition; whole says that its first batch may exceed the limit.
