@@ -66,11 +66,14 @@ func (h *Handlers) growRequested(q *kmsg.CreatePartitionsRequestTopic, validateO
 	if t == nil {
 		return &wireError{code: protocol.UnknownTopicOrPartition}
 	}
-	if err := h.checkGrowth(t, q); err != nil || validateOnly {
+	if err := h.checkGrowth(t, q); err != nil {
 		return err
 	}
 	if h.internal.has(t) {
 		return &wireError{protocol.InvalidTopicException, "The partitions of internal topics are set by the broker's configuration."}
+	}
+	if validateOnly {
+		return nil
 	}
 	return h.growTopic(t.ID, q.Count)
 }

@@ -352,7 +352,7 @@ func TestCreatePartitions(t *testing.T) {
 		{name: "unknown", topic: "no", count: 5, want: protocol.UnknownTopicOrPartition, left: 2},
 		{name: "internal", topic: offsetsTopic, count: 500, want: protocol.InvalidTopicException, left: 2},
 		{name: "internal, fewer", topic: offsetsTopic, count: 1, want: protocol.InvalidPartitions, left: 2},
-		{name: "internal, validated only", topic: offsetsTopic, count: 500, validate: true, left: 2},
+		{name: "internal, validated only", topic: offsetsTopic, count: 500, validate: true, want: protocol.InvalidTopicException, left: 2},
 		{name: "far too many", topic: "a", count: 10003, want: protocol.PolicyViolation, left: 2},
 		{name: "assigned", topic: "a", count: 4, assignment: []kmsg.CreatePartitionsRequestTopicAssignment{on(1), on(1)}, left: 4},
 		{name: "too few assigned", topic: "a", count: 4, assignment: []kmsg.CreatePartitionsRequestTopicAssignment{on(1)}, want: protocol.InvalidReplicaAssignment, left: 2},
