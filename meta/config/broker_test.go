@@ -336,8 +336,12 @@ func TestBrokerSettingsAreCheckedBeforeTheyAreChanged(t *testing.T) {
 		"no such reporter":         {"metric.reporters", "x", false, "could not be found"},
 		"no reporter":              {"metric.reporters", "", false, ""},
 		"no data directory":        {"cordoned.log.dirs", "/elsewhere", false, "no data directory"},
+		"directories of all":       {"cordoned.log.dirs", "*", true, "broker id must be specified"},
 		"all data directories":     {"cordoned.log.dirs", "*", false, ""},
 		"protocols of nothing":     {"listener.security.protocol.map", "x", false, "listener.security.protocol.map"},
+		"no protocols":             {"listener.security.protocol.map", "", false, "listener.security.protocol.map"},
+		"no listener's connection": {"listener.name.a.max.connections", "0", false, "at least 1"},
+		"no listener's rate":       {"listener.name.a.max.connection.creation.rate", "0", true, "at least 1"},
 		"throttled":                {"leader.replication.throttled.rate", "5", false, ""},
 		"throttled below 0":        {"follower.replication.throttled.rate", "-1", false, "at least 0"},
 		"no key material":          {"ssl.cipher.suites", "x", false, ""},
@@ -357,6 +361,31 @@ func TestBrokerSettingsAreCheckedBeforeTheyAreChanged(t *testing.T) {
 		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+func TestAPoolsSizeThatStaysIsNotAChange(t *testing.T) {
+	t.Parallel()
+	b := static(t, nil)
+	for _, x := range []struct {
+		kind config.Kind
+		name string
+		size string
+	}{{config.KindClusterDefault, "", "10"}, {config.KindBroker, "1", "16"}, {config.KindBroker, "1", "32"}} {
+		configs := map[string]string{"num.io.threads": x.size}
+		if err := b.ValidateBroker(configs, x.kind == config.KindClusterDefault); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.SetDynamic(x.kind, x.name, configs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The cluster's 10 is less than half of this broker's 32, but nobody changes it.
+	if err := b.ValidateBroker(map[string]string{"num.io.threads": "10", "message.max.bytes": "5"}, true); err != nil {
+		t.Error(err)
+	}
+	if err := b.ValidateBroker(map[string]string{"num.io.threads": "5"}, true); err == nil {
+		t.Error("a change is taken")
 	}
 }
 

@@ -13,22 +13,22 @@ import (
 // bytesPerCleaner is the buffer that each cleaner thread needs more than.
 const bytesPerCleaner = 1 << 20
 
-// changed checks one setting that was parsed; configs are all that are to be set with it.
-func (b *Broker) changed(k *Key, v value, configs map[string]string) error {
-	if slices.Contains(threadKeys(), k.Name) {
-		if err := b.threadsChanged(k.Name, v.number); err != nil {
-			return err
-		}
+// changed checks one setting that was parsed, for all or for one listener, as its name says; configs are all that are to be set
+// with it.
+func (b *Broker) changed(k *Key, name string, v value, configs map[string]string) error {
+	ofConnections := k.Name == "max.connections" || k.Name == "max.connection.creation.rate"
+	if name != k.Name && !ofConnections { // of a listener's settings those alone have other bounds than at the start
+		return nil
 	}
 	reason := ""
 	switch k.Name {
+	case "max.connections", "max.connection.creation.rate":
+		reason = belowOne(v.number)
 	case "log.retention.ms":
 		if v.number == 0 {
 			return errNoRetention("0")
 		}
 	case "log.roll.ms":
-		reason = belowOne(v.number)
-	case "max.connections", "max.connection.creation.rate":
 		reason = belowOne(v.number)
 	case "max.connections.per.ip":
 		if v.number == 0 && b.afterwards("max.connections.per.ip.overrides", configs).text == "" {
@@ -45,6 +45,10 @@ func (b *Broker) changed(k *Key, v value, configs map[string]string) error {
 	case "cordoned.log.dirs":
 		reason = b.checkDirectories(v.list)
 	case "listener.security.protocol.map":
+		if strings.TrimSpace(v.text) == "" {
+			reason = "There must be a protocol for each listener"
+			break
+		}
 		if _, err := ParseListeners(b.ownListeners(b.String("listeners")), b.ownListeners(b.String("advertised.listeners")), v.text); err != nil {
 			return err
 		}
@@ -53,7 +57,7 @@ func (b *Broker) changed(k *Key, v value, configs map[string]string) error {
 	if reason == "" {
 		return nil
 	}
-	return &Error{Key: k.Name, Value: k.shown(configs[k.Name]), Reason: reason}
+	return &Error{Key: name, Value: k.shown(configs[name]), Reason: reason}
 }
 
 // threadKeys are the sizes of pools of threads.
@@ -65,8 +69,11 @@ func threadKeys() []string {
 	}
 }
 
-// threadsChanged bounds the change of a pool of threads to half and double its size.
+// threadsChanged bounds the change of a pool of threads to half and double its size; other settings may become what they like.
 func (b *Broker) threadsChanged(name string, wanted int64) error {
+	if !slices.Contains(threadKeys(), name) {
+		return nil
+	}
 	now := b.Int64(name)
 	if wanted == now || wanted >= now/2 && wanted <= 2*now {
 		return nil

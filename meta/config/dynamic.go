@@ -23,6 +23,10 @@ const (
 // meant for the client, with INVALID_REQUEST.
 func (b *Broker) ValidateBroker(configs map[string]string, clusterDefault bool) error {
 	names := slices.Sorted(maps.Keys(configs))
+	current := b.now.Load().broker
+	if clusterDefault {
+		current = b.now.Load().clusterDefault
+	}
 	if err := b.checkModes(names, clusterDefault); err != nil {
 		return err
 	}
@@ -38,10 +42,13 @@ func (b *Broker) ValidateBroker(configs map[string]string, clusterDefault bool) 
 		if err != nil {
 			return err
 		}
-		if k.Name == name { // not one of a listener
-			if err = b.changed(k, v, configs); err != nil {
+		if raw, set := current[name]; !set || raw != configs[name] {
+			if err = b.threadsChanged(name, v.number); err != nil {
 				return err
 			}
+		}
+		if err = b.changed(k, name, v, configs); err != nil {
+			return err
 		}
 	}
 	return nil

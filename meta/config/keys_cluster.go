@@ -91,7 +91,7 @@ func clusterBrokerKeys() []Key { //nolint:funlen // a table, a row for each key
 			Doc: "Socket timeout between brokers and the controller.",
 		},
 		{
-			Name: "cordoned.log.dirs", Type: List, Mode: ClusterWide, NoEffect: true,
+			Name: "cordoned.log.dirs", Type: List, Mode: PerBroker, NoEffect: true,
 			Doc: "Log directories that take no new partitions.",
 		},
 		{
