@@ -258,6 +258,22 @@ func TestAFullGroupTakesNoMoreMembers(t *testing.T) {
 	wantCode(t, "its heartbeat", b.beat("g", ids[1], generation), protocol.UnknownMemberID)
 }
 
+func TestAGroupThatIsTooLargeAfterARestartRebalances(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	ids, generation := b.stable("g", 3)
+	b.restart()
+	wantCode(t, "heartbeat", b.beat("g", ids[0], generation), protocol.None)
+	b.config.MaxSize = 2
+	b.restart()
+	wantCode(t, "heartbeat of a group too large", b.beat("g", ids[0], generation), protocol.RebalanceInProgress)
+	first, second := b.joinLater("g", joinOptions{memberID: ids[0]}), b.joinLater("g", joinOptions{memberID: ids[1]})
+	wantCode(t, "the one too many", answered(t, b.joinLater("g", joinOptions{memberID: ids[2]})).ErrorCode, protocol.GroupMaxSizeReached)
+	if joined(t, first).Generation != joined(t, second).Generation {
+		t.Error("two generations")
+	}
+}
+
 func TestTheLastMembersToLeaveEmptyTheGroupInOneCommit(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)

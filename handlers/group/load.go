@@ -116,6 +116,9 @@ func restoreClassic(t *turn, g *group, s *stored) *classic {
 		k.state = stateStable
 	}
 	if s.mark.next == 0 {
+		if len(k.order) > t.cfg.MaxSize && k.begin(t) == nil { // the bound was lowered; those who come first stay
+			k.rebalance(t)
+		}
 		return k
 	}
 	// What the rebalance led to may have been handed out: it is skipped.
