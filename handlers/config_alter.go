@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,6 +109,14 @@ func (a *alteration) names(key string) bool {
 	return slices.ContainsFunc(a.ops, func(o configOp) bool { return o.name == key })
 }
 
+// maxSettingBytes bounds a setting. One that is set can't be longer on the wire, but a list could grow by ever more items.
+const maxSettingBytes = math.MaxInt16
+
+var errSettingTooLong error = &wireError{
+	protocol.InvalidConfig,
+	fmt.Sprintf("The configuration value cannot be added because it exceeds the maximum value size of %d bytes.", maxSettingBytes),
+}
+
 // lister finds the items of a setting that is a list, as it holds now; the error says that it isn't one.
 type lister func(o configOp) ([]string, error)
 
@@ -128,7 +137,9 @@ func (a *alteration) apply(current map[string]string, unknownOp error, list list
 			if err != nil {
 				return nil, err
 			}
-			out[o.name] = strings.Join(o.change(items), ",")
+			if out[o.name] = strings.Join(o.change(items), ","); len(out[o.name]) > maxSettingBytes {
+				return nil, errSettingTooLong
+			}
 		default:
 			return nil, unknownOp
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -349,6 +350,27 @@ func TestListsAreChangedByKafkasParts(t *testing.T) {
 		if got := strings.Join(o.change(x.items), ","); got != x.want {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}
+	}
+}
+
+func TestAListGrowsNoLongerThanKafkas(t *testing.T) {
+	t.Parallel()
+	c := newConfigured(t)
+	c.create("a")
+	key := "follower.replication.throttled.replicas"
+	long := "1:1"
+	for i := 10_000; len(long)+8 < 32_767; i++ {
+		long += "," + strconv.Itoa(i) + ":1"
+	}
+	if code, text := c.incremental(topicResource, "a", false, set(key, long)); code != protocol.None {
+		t.Fatalf("code %d %s", code, text)
+	}
+	code, text := c.incremental(topicResource, "a", false, add(key, "7:7,8:8,9:9"))
+	if code != protocol.InvalidConfig || !strings.Contains(text, "maximum value size") {
+		t.Errorf("code %d %q", code, text)
+	}
+	if got := c.topicByName("a").Configs[key]; got != long {
+		t.Errorf("%d characters are kept", len(got))
 	}
 }
 
