@@ -29,6 +29,8 @@ type aborted struct {
 	list  []abortedTxn
 	saved int // how many of list are in the file
 	files map[int64]int
+	// unnamed are those whose files, new by a replacement that failed, have their temporary names for good.
+	unnamed map[int64]int
 }
 
 func (a *aborted) add(base int64, c producer.Completed) {
@@ -275,7 +277,13 @@ func (l *Log) knownAborted(base int64, swaps uint64) ([]abortedTxn, error) {
 
 // loadAborted reads a .txnindex file. One that a trim has removed meanwhile is empty.
 func (l *Log) loadAborted(base int64) ([]abortedTxn, error) {
-	b, err := readFile(l.set.fs, l.txnName(base))
+	name := l.txnName(base)
+	l.mu.Lock()
+	if _, ok := l.mu.aborted.unnamed[base]; ok {
+		name += segment.CleanSuffix
+	}
+	l.mu.Unlock()
+	b, err := readFile(l.set.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -73,11 +73,77 @@ func TestReadsGoOnIfCompactedSegmentsCanNotBePutInPlace(t *testing.T) {
 	}
 }
 
+// uncleanAbortedLog is an uncleanLog with an aborted transaction. When it is compacted, its marker goes to the first segment.
+func uncleanAbortedLog(t *testing.T) (*world, *Log, *simdisk.Disk) {
+	t.Helper()
+	w, l, d := uncleanLog(t)
+	abortedAt(t, l, 4)
+	put(t, l, keyed(t, w.clock.Now(), "6", "b"))
+	w.config.SegmentBytes = 10_000
+	l.SetConfig(w.config)
+	return w, l, d
+}
+
+// mergedTxnIndex ends the name that the new index of aborted transactions has until it is in place.
+const mergedTxnIndex = segment.SuffixTxnIndex + segment.CleanSuffix
+
+func TestCommittedReadsGoOnIfTheIndexOfAbortedTransactionsCanNotBePutInPlace(t *testing.T) {
+	t.Parallel()
+	for _, ending := range []string{segment.SuffixData + segment.CleanSuffix, mergedTxnIndex} {
+		w, l, d := uncleanAbortedLog(t)
+		w.closeMayFail = true
+		failOn(d, simdisk.Rename, ending, syscall.EIO)
+		if err := compactNow(t, w, l); err == nil {
+			t.Fatal("what is in place isn't known, and nobody is told")
+		}
+		for range 2 {
+			if _, aborted := committed(t, l, 0); len(aborted) != 1 || aborted[0].FirstOffset != 4 {
+				t.Fatalf("%s: aborted transactions: %v", ending, aborted)
+			}
+		}
+		d.OnOp(nil)
+		w.close()
+		if _, aborted := committed(t, w.open(), 0); len(aborted) != 1 {
+			t.Errorf("%s: after a restart: %v", ending, aborted)
+		}
+	}
+}
+
+// TestCommittedReadsWaitForAReplacement: readers get the new segments before their index of aborted transactions has its name.
+func TestCommittedReadsWaitForAReplacement(t *testing.T) {
+	t.Parallel()
+	w, l, d := uncleanAbortedLog(t)
+	looked, done := make(chan struct{}), make(chan error, 1)
+	var look, rename sync.Once
+	d.OnOp(func(op simdisk.Op) error {
+		switch {
+		case op.Kind == simdisk.Rename && strings.HasSuffix(op.Name, mergedTxnIndex):
+			rename.Do(func() {
+				go func() {
+					r, err := l.Read(0, ReadOptions{MaxBytes: 1000, WholeFirst: true, Isolation: ReadCommitted})
+					if err == nil {
+						r.Records.Release()
+					}
+					done <- err
+				}()
+				<-looked
+			})
+		case op.Kind == simdisk.Open && strings.HasSuffix(op.Name, segment.SuffixTxnIndex):
+			look.Do(func() { close(looked) })
+		}
+		return nil
+	})
+	if err := compactNow(t, w, l); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCompactionOnAFullDiskLeavesTheLogWritable(t *testing.T) {
 	t.Parallel()
-	w, l, d := uncleanLog(t)
-	abortedAt(t, l, 4) // so that the snapshot has to be written anew
-	put(t, l, keyed(t, w.clock.Now(), "6", "b"))
+	w, l, d := uncleanAbortedLog(t) // so that the snapshot has to be written anew
 	if err := l.tryCheckpoint(); err != nil {
 		t.Fatal(err)
 	}

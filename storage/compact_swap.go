@@ -27,7 +27,7 @@ type replacement struct {
 	old     []*segment.Segment
 	fresh   []*segment.Segment
 	files   []segment.NewFile
-	aborted map[int64]int // entries of the new .txnindex files, by base
+	aborted map[int64]int // entries of the new .txnindex files that aren't in place yet, by base
 	spliced bool          // whether readers have got the new ones
 }
 
@@ -52,6 +52,7 @@ func (l *Log) swapSegments(r *replacement) error {
 	defer l.mu.Unlock()
 	l.mu.swaps++ // also with an error: the new segments can be read, whatever their files are called
 	if err != nil {
+		l.mu.aborted.unnamed = r.aborted
 		return l.fail("put compacted segments in place", err)
 	}
 	return nil
@@ -152,13 +153,11 @@ func (l *Log) settleSwap(r *replacement, s *swap) error {
 			return err
 		}
 	}
-	for _, f := range r.files {
-		if f.Suffix != segment.SuffixTxnIndex {
-			continue
-		}
-		if err := files.Rename(filepath.Join(l.dir, f.TempName()), filepath.Join(l.dir, f.Name())); err != nil {
+	for base := range r.aborted {
+		if err := files.Rename(l.txnName(base)+segment.CleanSuffix, l.txnName(base)); err != nil {
 			return err
 		}
+		delete(r.aborted, base)
 	}
 	if err := s.remove(files, l.dir); err != nil {
 		return err

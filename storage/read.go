@@ -149,13 +149,14 @@ func (l *Log) listAborted(r *ReadResult, v *view, s *segment.Segment, first, end
 		}
 		next = min(next, after)
 	}
+	var err error
 	if n > 0 {
-		var err error
-		if r.Aborted, err = l.abortedIn(s.Base, first, next); err != nil {
-			return err
-		}
+		r.Aborted, err = l.abortedIn(s.Base, first, next)
 	}
-	return l.sameSegments(v)
+	if swapped := l.sameSegments(v); swapped != nil {
+		return swapped // files come and go meanwhile, so an error says nothing
+	}
+	return err
 }
 
 // find looks for the batch that holds an offset, or the next one where compaction left a gap, below the view's end. index
