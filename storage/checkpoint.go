@@ -17,8 +17,9 @@ const checkpointBytes = 64 << 20
 // errLagging is returned when the index lags behind, so that a checkpoint would claim too much.
 var errLagging = errors.New("index lags behind")
 
-// checkpointSoon starts a checkpoint, unless one is under way. The caller holds mu.
+// checkpointSoon starts a checkpoint. If one is under way, which may have seen the log as it was, another follows. The caller holds mu.
 func (l *Log) checkpointSoon() {
+	l.mu.checkpointDue = true
 	if l.mu.checkpointing {
 		return
 	}
@@ -26,13 +27,17 @@ func (l *Log) checkpointSoon() {
 	l.set.background(l.checkpoint)
 }
 
-// checkpoint writes a snapshot of the log as it is when it begins. Appends go on meanwhile. The caller has set
-// checkpointing.
+// checkpoint writes snapshots until none is due, each of the log as it is when it begins. Appends go on meanwhile. The caller
+// has set checkpointing.
 func (l *Log) checkpoint() {
-	err := l.tryCheckpoint()
-	l.mu.Lock()
-	l.mu.checkpointing = false
-	l.mu.Unlock()
+	var err error
+	for more := true; more; {
+		err = l.tryCheckpoint()
+		l.mu.Lock()
+		more = err == nil && l.mu.checkpointDue
+		l.mu.checkpointing = more
+		l.mu.Unlock()
+	}
 	if err != nil && l.Err() == nil {
 		l.set.metrics.checkpointErrors.Inc()
 		l.set.logger.Warn("no checkpoint was written; a restart will examine more",
@@ -43,6 +48,7 @@ func (l *Log) checkpoint() {
 func (l *Log) tryCheckpoint() error {
 	l.writing.Lock()
 	l.mu.Lock()
+	l.mu.checkpointDue = false
 	err := l.mu.usable()
 	if err == nil {
 		err = l.mu.failure

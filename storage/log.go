@@ -81,6 +81,7 @@ type state struct {
 	unsynced        int64     // records written since the last sync began
 	sinceCheckpoint int64     // bytes written since the last checkpoint
 	checkpointing   bool
+	checkpointDue   bool        // something has happened since the last checkpoint began that wants one
 	syncTimer       clock.Timer // pending sync of SyncInterval
 	indexTimer      clock.Timer // pending sync of the index
 

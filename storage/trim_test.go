@@ -2,11 +2,14 @@ package storage
 
 import (
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kbroker/kbroker/storage/segment"
+	"github.com/kbroker/kbroker/storage/vfs/simdisk"
 )
 
 // trimWorld is a log of five segments of 10 records.
@@ -133,5 +136,30 @@ func TestATrimTakesItsTransactionsAlong(t *testing.T) {
 	s, err := decodeSnapshot(b)
 	if err != nil || len(s.aborted) != 0 || s.start != last {
 		t.Fatalf("%v %+v", err, s)
+	}
+}
+
+// TestATrimDuringACheckpointIsFollowedByAnother: the one under way may have seen the log start as it was.
+func TestATrimDuringACheckpointIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	w, l := trimWorld(t)
+	w.set.work.Wait()
+	var once sync.Once
+	w.fs.(*simdisk.Disk).OnOp(func(op simdisk.Op) error { //nolint:forcetypeassert // it is
+		if op.Kind == simdisk.Create && strings.HasSuffix(op.Name, snapshotName+segment.TempSuffix) {
+			once.Do(func() {
+				if _, err := l.Trim(30); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
+	})
+	if _, err := l.Trim(10); err != nil {
+		t.Fatal(err)
+	}
+	w.set.work.Wait()
+	if s, err := l.readSnapshot(); err != nil || s.start != 30 {
+		t.Fatalf("%v, %+v", err, s)
 	}
 }
