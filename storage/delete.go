@@ -201,8 +201,10 @@ func (s *Set) remove(r *removal) {
 	}
 }
 
-// removeNow does what is pending.
+// removeNow does what is pending, and waits for what is under way.
 func (s *Set) removeNow() {
+	s.removing.Lock()
+	defer s.removing.Unlock()
 	s.mu.Lock()
 	pending := s.mu.removals
 	s.mu.removals = map[*removal]struct{}{}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,6 +76,41 @@ func TestFilesThatAreDueLaterGoAtACleanStop(t *testing.T) {
 	w.close()
 	if isThere(t, w, 0) || isThere(t, w, 10) || !isThere(t, w, 20) {
 		t.Fatal("a clean stop leaves what a trim has removed")
+	}
+}
+
+// TestACleanStopWaitsForARemovalUnderWay: who opens the directory next must find nobody at work in it.
+func TestACleanStopWaitsForARemovalUnderWay(t *testing.T) {
+	t.Parallel()
+	w, l := trimWorld(t)
+	w.config.FileDeleteDelay = time.Hour
+	l.SetConfig(w.config)
+	if _, err := l.Trim(20); err != nil {
+		t.Fatal(err)
+	}
+	w.set.work.Wait()
+	closed := make(chan error, 1)
+	var once sync.Once
+	w.fs.(*simdisk.Disk).OnOp(func(op simdisk.Op) error { //nolint:forcetypeassert // it is
+		if op.Kind == simdisk.Remove {
+			once.Do(func() {
+				go func() { closed <- w.set.Close(t.Context()) }()
+				for range 1000 { // long enough for one that doesn't wait
+					for !l.isClosed() {
+						runtime.Gosched()
+					}
+					runtime.Gosched()
+				}
+				if len(closed) > 0 {
+					t.Error("closed before the files were gone")
+				}
+			})
+		}
+		return nil
+	})
+	w.clock.Advance(time.Hour)
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }
 
