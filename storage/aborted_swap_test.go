@@ -28,3 +28,16 @@ func TestWhatIsRememberedOfAbortedTransactionsEndsWithAReplacement(t *testing.T)
 		t.Errorf("of two that are in the first segment now: %v", aborted)
 	}
 }
+
+// TestATransactionThatEndsBehindAnotherIsListed: a marker behind the records doesn't mean that all that began in them have ended.
+func TestATransactionThatEndsBehindAnotherIsListed(t *testing.T) {
+	t.Parallel()
+	list := []abortedTxn{
+		{producerID: 1, firstOffset: 0, lastOffset: 10, lastStable: 1},
+		{producerID: 2, firstOffset: 1, lastOffset: 11, lastStable: 12},
+		{producerID: 3, firstOffset: 12, lastOffset: 13, lastStable: 14}, // not looked at
+	}
+	if found, ended := overlapping(nil, list, 0, 2); len(found) != 2 || !ended {
+		t.Errorf("%v, %v", found, ended)
+	}
+}
