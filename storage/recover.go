@@ -214,10 +214,8 @@ func (r *recovery) checkID(segments bool) (ours bool, err error) {
 	case !errors.Is(err, errSideFile) && !errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
-	if b, readErr := readFile(l.set.fs, filepath.Join(l.dir, snapshotName)); readErr == nil {
-		if s, badErr := decodeSnapshot(b); badErr == nil && s.id == l.part.ID {
-			return true, replaceFile(l.set.fs, filepath.Join(l.dir, idName), encodeID(l.part.ID))
-		}
+	if s, snapshotErr := l.readSnapshot(); snapshotErr == nil && s != nil && s.id == l.part.ID {
+		return true, replaceFile(l.set.fs, filepath.Join(l.dir, idName), encodeID(l.part.ID))
 	}
 	return false, &CorruptionError{Partition: l.part, Segment: idName, Kind: "topic id doesn't verify; `kbroker storage repair` writes it again"}
 }
