@@ -212,11 +212,14 @@ func (h *Handlers) alterTopic(a *alteration, validateOnly bool) error {
 	if err != nil {
 		return err
 	}
-	if err = h.checkTopicConfigs(configs); err != nil || validateOnly || maps.Equal(configs, t.Configs) {
+	if err = h.checkTopicConfigs(configs); err != nil || maps.Equal(configs, t.Configs) {
 		return err
 	}
 	if h.internal.has(t) {
 		return &wireError{protocol.InvalidRequest, fmt.Sprintf("The settings of %s can't be changed: the topic exists only in name.", t.Name)}
+	}
+	if validateOnly {
+		return nil
 	}
 	t, err = h.Meta.SetTopicConfigs(t.ID, configs)
 	if err != nil {

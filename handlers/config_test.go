@@ -297,6 +297,7 @@ func TestRefusedAlterationsHaveKafkasCodes(t *testing.T) {
 		"bad topic":                {topicResource, "a/b", nil, protocol.InvalidTopicException, "Topic name is invalid"},
 		"no topic":                 {topicResource, "", nil, protocol.InvalidRequest, "Default topic resources are not allowed."},
 		"internal topic":           {topicResource, offsetsTopic, []op{set("retention.ms", "5")}, protocol.InvalidRequest, "only in name"},
+		"internal topic, checked":  {topicResource, offsetsTopic, []op{set("retention.ms", "6")}, protocol.InvalidRequest, "only in name"},
 		"unknown resource":         {99, "x", nil, protocol.InvalidRequest, "Unknown resource type 99"},
 		"read-only key":            {brokerResource, "1", []op{set("num.partitions", "7")}, protocol.InvalidRequest, "Cannot update these configs dynamically: [num.partitions]"},
 		"bad value of the broker":  {brokerResource, "1", []op{set("log.cleaner.threads", "x")}, protocol.InvalidRequest, "Not a number of type INT"},
@@ -319,7 +320,7 @@ func TestRefusedAlterationsHaveKafkasCodes(t *testing.T) {
 		"root logger":              {loggerResource, "1", []op{unset("root")}, protocol.InvalidRequest, "can't be changed"},
 		"loggers of another":       {loggerResource, "99", nil, protocol.InvalidRequest, "Unexpected node id. Expected 1, but received 99"},
 	} {
-		code, text := c.incremental(r.kind, r.name, false, r.ops...)
+		code, text := c.incremental(r.kind, r.name, strings.HasSuffix(name, ", checked"), r.ops...)
 		if code != r.code || !strings.Contains(text, r.text) || (r.text == "") != (text == "") {
 			t.Errorf("%s: got %d %q", name, code, text)
 		}
