@@ -491,17 +491,29 @@ func TestAStaticMemberWithoutARebalanceTimeoutDoesNotKeepTheBrokerBusy(t *testin
 func TestARequestThatIsRefusedLeavesNoGroupBehind(t *testing.T) {
 	t.Parallel()
 	b := newTestBroker(t)
-	wantCode(t, "join", answered(t, b.joinLater("g", joinOptions{kind: "consumer", protocols: []string{}, session: time.Second})).ErrorCode, protocol.InvalidSessionTimeout)
-	req := kmsg.NewPtrJoinGroupRequest()
-	req.Group, req.SessionTimeoutMillis = "g", 10_000
-	wantCode(t, "join without protocols", b.JoinGroup(context.Background(), Client{}, 5, req).ErrorCode, protocol.InconsistentGroupProtocol)
+	wantCode(t, "join", answered(t, b.joinLater("a", joinOptions{kind: "consumer", protocols: []string{}, session: time.Second})).ErrorCode, protocol.InvalidSessionTimeout)
 	bad := b.native("m1")
 	bad.regex = "("
 	bad.try()
-	wantCode(t, "commit on a topic that is gone", b.commitOne("g", "", -1, "gone", 0, 1), protocol.UnknownTopicOrPartition)
-	wantCode(t, "the same in a transaction", b.sendInTxn("g", 7, "gone", 0, 1), protocol.UnknownTopicOrPartition)
+	wantCode(t, "commit on a topic that is gone", b.commitOne("b", "", -1, "gone", 0, 1), protocol.UnknownTopicOrPartition)
+	wantCode(t, "the same in a transaction", b.sendInTxn("c", 7, "gone", 0, 1), protocol.UnknownTopicOrPartition)
 	if b.size() != 0 {
 		t.Fatalf("%d groups", b.size())
+	}
+}
+
+func TestAGroupThatAJoinWasRefusedForIsThereUntilTheNextSweep(t *testing.T) {
+	t.Parallel()
+	b := newTestBroker(t)
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.SessionTimeoutMillis = "g", 10_000
+	wantCode(t, "join without protocols", b.JoinGroup(context.Background(), Client{}, 5, req).ErrorCode, protocol.InconsistentGroupProtocol)
+	if b.size() != 1 {
+		t.Errorf("%d groups before", b.size())
+	}
+	b.clock.Advance(b.config.RetentionCheckInterval)
+	if b.size() != 0 {
+		t.Errorf("%d groups after", b.size())
 	}
 }
 
