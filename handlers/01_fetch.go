@@ -18,7 +18,8 @@ import (
 // logs and read again when enough has come, when max_wait_ms is over, when the peer goes away or when the broker stops.
 // Whether enough has come is found out by asking only the logs that have moved.
 //
-// Partitions are answered in the order of the request or session, those that don't exist last. ReplicaState (version 15) is taken as the replica id of older versions.
+// Partitions are answered in the order of the request or session, those that don't exist last. ReplicaState (version 15) is
+// taken as the replica id of older versions.
 
 // fetchPartition is one partition as a Fetch asks for it.
 type fetchPartition struct {

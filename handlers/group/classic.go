@@ -166,7 +166,8 @@ func repeats(protocols []protocolChoice, name string) bool {
 	return false
 }
 
-// choose is the protocol of a set of members: among those that all support, the one that most list first. "" if they have none in common.
+// choose is the protocol of a set of members: among those that all support, the one that most list first. "" if they
+// have none in common.
 func choose(members [][]protocolChoice) string {
 	if len(members) == 0 {
 		return ""
