@@ -328,6 +328,36 @@ func TestThousandsOfSegmentsWithFewFileDescriptors(t *testing.T) {
 	check(c)
 }
 
+// More partitions are written to at once than files may be open, and each is synced.
+func TestThousandsOfSyncsWithFewFileDescriptors(t *testing.T) {
+	t.Parallel()
+	const limit, partitions = 128, 300
+	p := newProcess(t, filepath.Join(t.TempDir(), "data"))
+	p.args = append([]string{"/bin/sh", "-c", fmt.Sprintf("ulimit -n %d; exec \"$0\" \"$@\"", limit)}, p.args...)
+	p.start()
+	c := dialTo(t, p.addr)
+	if code := createTopicOn(c, "t", partitions, "retention.ms", "-1"); code != 0 {
+		t.Fatalf("create: error %d", code)
+	}
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 10000
+	rt := kmsg.NewProduceRequestTopic()
+	rt.Topic = "t"
+	for i := range int32(partitions) {
+		rp := kmsg.NewProduceRequestTopicPartition()
+		rp.Partition, rp.Records = i, plain("value").bytes()
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req.Topics = append(req.Topics, rt)
+	for round := range 4 {
+		for _, rp := range ask[*kmsg.ProduceResponse](c, req, 9).Topics[0].Partitions {
+			if rp.ErrorCode != 0 {
+				t.Fatalf("round %d, partition %d: error %d\n%s", round, rp.Partition, rp.ErrorCode, p.text())
+			}
+		}
+	}
+}
+
 // fetchPartition reads at an offset of any partition.
 func fetchPartition(c *conn, topic string, partition int32, offset int64) kmsg.FetchResponseTopicPartition {
 	c.t.Helper()

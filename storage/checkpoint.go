@@ -67,6 +67,8 @@ func (l *Log) tryCheckpoint() error {
 	if g.err != nil {
 		return g.err
 	}
+	l.set.syncs.enter()
+	defer l.set.syncs.leave()
 	return l.writeSnapshot(c, s)
 }
 

@@ -8,10 +8,17 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/storage/segment"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // indexSyncInterval is how long index entries may stay unsynced.
 const indexSyncInterval = time.Second
+
+// A sync waits up to ten seconds for others to close files.
+const (
+	descriptorAttempts = 500
+	descriptorPause    = 20 * time.Millisecond
+)
 
 // group is the appends that share one sync. Its fields are guarded by the log's mu until done is closed.
 type group struct {
@@ -68,35 +75,59 @@ func (l *Log) commitOf(lastOffset int64, config *Config) Commit {
 	return l.join()
 }
 
-// syncGroups syncs until no group waits. Once a sync has failed it makes no other: that one could succeed, though what the first
-// should have written is gone. An append that was under way then may still form a group, which fails too.
+// syncGroups syncs until no group waits.
 func (l *Log) syncGroups() {
-	for {
-		l.mu.Lock()
-		g := l.mu.group
-		if failure := l.mu.failure; failure != nil && g != nil {
-			l.mu.group = nil
-			l.mu.Unlock()
-			g.finish(failure)
-			continue
-		}
-		if g == nil {
-			l.endSync()
-			dirty := l.mu.epochs.dirty
-			l.mu.Unlock()
-			if dirty {
-				l.saveEpochsLater()
-			}
-			return
-		}
-		l.mu.group, l.mu.inFlight, l.mu.unsynced = nil, g, 0
-		g.end = l.mu.offsets.End
-		s := l.mu.active()
-		l.mu.Unlock()
-		mark := s.Mark()
-		l.settle(g, s, mark, s.SyncData())
+	for l.syncGroup() {
 	}
 }
+
+// syncGroup syncs the group that waits, and says whether to look for another. Once a sync has failed it makes no other: that one could succeed, though what the first
+// should have written is gone. An append that was under way then may still form a group, which fails too.
+func (l *Log) syncGroup() bool {
+	l.set.syncs.enter()
+	defer l.set.syncs.leave()
+	l.mu.Lock()
+	g := l.mu.group
+	if failure := l.mu.failure; failure != nil && g != nil {
+		l.mu.group = nil
+		l.mu.Unlock()
+		g.finish(failure)
+		return true
+	}
+	if g == nil {
+		l.endSync()
+		dirty := l.mu.epochs.dirty
+		l.mu.Unlock()
+		if dirty {
+			l.saveEpochsLater()
+		}
+		return false
+	}
+	l.mu.group, l.mu.inFlight, l.mu.unsynced = nil, g, 0
+	g.end = l.mu.offsets.End
+	s := l.mu.active()
+	l.mu.Unlock()
+	mark := s.Mark()
+	l.settle(g, s, mark, l.syncData(s))
+	return true
+}
+
+// syncData makes a segment's data durable. A sync that could not even begin because too many files are open is tried again, unlike
+// one that failed: nothing has been lost.
+func (l *Log) syncData(s *segment.Segment) error {
+	err := s.SyncData()
+	for attempt := 0; attempt < descriptorAttempts && vfs.IsTooManyFiles(err); attempt++ {
+		<-l.set.clock.NewTimer(descriptorPause).C()
+		err = s.SyncData()
+	}
+	return err
+}
+
+// slots bounds what goes on side by side and takes file descriptors.
+type slots chan struct{}
+
+func (s slots) enter() { s <- struct{}{} }
+func (s slots) leave() { <-s }
 
 // endSync lets others sync again. The caller holds mu.
 func (l *Log) endSync() {
@@ -171,6 +202,8 @@ func (l *Log) syncIndexLater() {
 		l.mu.indexTimer = nil
 		s := l.mu.active()
 		l.mu.Unlock()
+		l.set.syncs.enter()
+		defer l.set.syncs.leave()
 		if err := s.SyncIndex(); err != nil && !segment.IsClosed(err) {
 			l.indexLost(s, err)
 		}
@@ -220,7 +253,7 @@ func (l *Log) flush() error {
 		return failure
 	}
 	mark := s.Mark()
-	err := s.SyncData()
+	err := l.syncData(s)
 	l.settle(g, s, mark, err)
 	if err != nil {
 		return fmt.Errorf("sync: %w", err)

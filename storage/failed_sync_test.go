@@ -54,3 +54,38 @@ func TestAnAppendUnderWayWhenASyncFailsIsNotAcknowledgedByAnother(t *testing.T) 
 	}
 	sameBatches(t, readEverything(t, l, 0), []batch.Batch{want})
 }
+
+// TestASyncWaitsForADescriptor: nothing is lost yet where a sync could not begin because too many files were open.
+func TestASyncWaitsForADescriptor(t *testing.T) {
+	t.Parallel()
+	w, d := simWorld(t)
+	o := w.options()
+	o.MaxOpenFiles = 1 // the index's entry has closed the data file
+	set, err := OpenSet(w.fs, w.dir, o)
+	must(t, err)
+	l, err := set.Open(w.part, w.config, 0)
+	must(t, err)
+	put(t, l, makeBatch(t, 0, 1, 1000))
+	l.mu.Lock()
+	s := l.mu.active()
+	l.mu.Unlock()
+	refused := 0
+	d.OnOp(func(op simdisk.Op) error {
+		if op.Kind == simdisk.OpenReadWrite && strings.HasSuffix(op.Name, segment.SuffixData) && refused < 2 {
+			refused++
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	before := w.clock.Pending()
+	done := make(chan error, 1)
+	go func() { done <- l.syncData(s) }()
+	for range 2 {
+		w.clock.AwaitPending(before + 1)
+		w.clock.Advance(descriptorPause)
+	}
+	if err = <-done; err != nil || refused != 2 {
+		t.Errorf("refused %d times: %v", refused, err)
+	}
+	must(t, set.Close(t.Context()))
+}

@@ -19,6 +19,9 @@ import (
 // defaultOpenFiles is SetOptions.MaxOpenFiles unless set.
 const defaultOpenFiles = 512
 
+// syncShare bounds the syncs side by side to one in so many of MaxOpenFiles: each has up to two files open.
+const syncShare = 2
+
 // SetOptions is what a set needs from outside. Clock is required.
 type SetOptions struct {
 	Clock  clock.Clock
@@ -60,6 +63,7 @@ type Set struct {
 	appending            space         // for appends
 	compacting           space         // for compaction
 	slots                chan struct{} // one taken by each recovery
+	syncs                slots         // one taken by each sync in the background
 	work                 sync.WaitGroup
 	layout               sync.Mutex // held while directories are made or moved; after a log's writing
 	removing             sync.Mutex // held while files are removed whose time has come; before mu
@@ -102,6 +106,7 @@ func OpenSet(fs vfs.FS, dir string, o SetOptions) (*Set, error) {
 	s.appending.fs, s.appending.dir, s.appending.keep = fs, dir, o.KeepFree
 	s.compacting.fs, s.compacting.dir, s.compacting.keep = fs, dir, o.KeepFree/2
 	s.files = segment.NewFiles(fs, s.options.MaxOpenFiles)
+	s.syncs = make(slots, max(s.options.MaxOpenFiles/syncShare, 1))
 	s.slots = make(chan struct{}, s.options.MaxParallelRecovery)
 	s.mu.logs = map[TopicID]map[int32]*Log{}
 	s.mu.removals = map[*removal]struct{}{}
