@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/kbroker/kbroker/handlers"
 	"github.com/kbroker/kbroker/handlers/admin"
@@ -287,7 +289,7 @@ func (b *Broker) serve(context.Context) error {
 		return nil
 	})
 	groups, err := group.New(group.Options{
-		Store: b.meta, Clock: b.clock, Logger: b.log, Config: newSettings(b.config, groupSettings).get, Topics: b.meta.Topics,
+		Store: b.meta, Clock: b.clock, Logger: sparing(b.log), Config: newSettings(b.config, groupSettings).get, Topics: b.meta.Topics,
 		Registerer: b.registerer(), GroupConfig: groupOverrides(b.config), Internal: handlers.InternalTopics(b.meta.ClusterID(), b.config),
 	})
 	if err != nil {
@@ -321,12 +323,21 @@ func (b *Broker) serve(context.Context) error {
 	return nil
 }
 
+// sparing makes a logger for what requests run into: clients repeat them, and would fill the log, and the disk that it is on, with
+// what it has said already. Of lines with the same message there are at most five in ten seconds.
+func sparing(log *zap.Logger) *zap.Logger {
+	const lines, pause = 5, 10 * time.Second
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, pause, lines, 0)
+	}))
+}
+
 // deps is what the handlers stand on.
 func (b *Broker) deps(groups *group.Coordinator, transactions handlers.Transactions) handlers.Deps {
 	d := handlers.Deps{
 		NodeID: int32(b.config.Int("node.id")), Meta: b.meta, Logs: logs{b.logs}, Groups: groups, Transactions: transactions,
 		Config: b.config, ConfigStore: b.meta, Features: b.features,
-		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: b.log, Registerer: b.registerer(),
+		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: sparing(b.log), Registerer: b.registerer(),
 		Endpoints: b.endpoint, Lifecycle: b.lifecycle,
 	}
 	if rack := b.config.String("broker.rack"); !b.config.Null("broker.rack") {
