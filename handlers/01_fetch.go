@@ -10,6 +10,7 @@ import (
 	"github.com/kbroker/kbroker/meta"
 	"github.com/kbroker/kbroker/protocol"
 	"github.com/kbroker/kbroker/storage"
+	"github.com/kbroker/kbroker/storage/vfs"
 )
 
 // Fetch, versions 4 to 18.
@@ -279,6 +280,10 @@ func (f *fetch) readLog(r *fetchResult, limit int64, whole bool) {
 	}
 	limit = min(limit, int64(r.part.maxBytes))
 	found, err := readWithin(log, r.part.offset, max(0, limit), whole && limit >= 0, f.query.isolation)
+	if vfs.IsTooManyFiles(err) && !whole {
+		// What has been read for the partitions before keeps their files open: the answer is full, and the next begins here.
+		found, err = storage.ReadResult{Offsets: log.Offsets()}, nil
+	}
 	if err != nil {
 		r.fail(codeOf(err))
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,6 +119,24 @@ func TestFetchKeepsItsLimits(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+	p.noLeaks(logs...)
+}
+
+func TestFetchIsBoundedByTheFilesThatMayBeOpen(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	_, logs := p.topic("a", 2)
+	for _, l := range logs {
+		fill(t, l, 1, 200)
+	}
+	logs[1].readErr = fmt.Errorf("open: %w", syscall.EMFILE)
+	got := p.fetchNow(fetchRequest(12, "a", 0, 1)).Topics[0].Partitions
+	if len(got[0].RecordBatches) == 0 || len(got[1].RecordBatches) != 0 || got[1].ErrorCode != 0 || got[1].HighWatermark != 1 {
+		t.Errorf("behind others: %d bytes, then %+v", len(got[0].RecordBatches), got[1])
+	}
+	if got = p.fetchNow(fetchRequest(12, "a", 1)).Topics[0].Partitions; got[0].ErrorCode != int16(protocol.KafkaStorageError) {
+		t.Errorf("first: error %d", got[0].ErrorCode)
 	}
 	p.noLeaks(logs...)
 }
