@@ -81,8 +81,9 @@ func (l *Log) syncGroups() {
 	}
 }
 
-// syncGroup syncs the group that waits, and says whether to look for another. Once a sync has failed it makes no other: that one could succeed, though what the first
-// should have written is gone. An append that was under way then may still form a group, which fails too.
+// syncGroup syncs the group that waits, and says whether to look for another. Once a sync has failed it makes no other: that one
+// could succeed, though what the first should have written is gone. An append that was under way then may still form a group, which
+// fails too.
 func (l *Log) syncGroup() bool {
 	l.set.syncs.enter()
 	defer l.set.syncs.leave()
