@@ -41,6 +41,8 @@ type Broker struct {
 	config  *config.Broker
 	metrics registry
 
+	requestLog *zap.Logger // log, for what requests run into
+
 	dir       string
 	temporary bool // dir is removed at the end
 	listeners []*bound

@@ -54,6 +54,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if b.log == nil {
 		b.log = zap.NewNop()
 	}
+	b.requestLog = sparing(b.log)
 	if o.Registerer != nil {
 		b.metrics.targets = append(b.metrics.targets, o.Registerer)
 	}
@@ -289,7 +290,7 @@ func (b *Broker) serve(context.Context) error {
 		return nil
 	})
 	groups, err := group.New(group.Options{
-		Store: b.meta, Clock: b.clock, Logger: sparing(b.log), Config: newSettings(b.config, groupSettings).get, Topics: b.meta.Topics,
+		Store: b.meta, Clock: b.clock, Logger: b.requestLog, Config: newSettings(b.config, groupSettings).get, Topics: b.meta.Topics,
 		Registerer: b.registerer(), GroupConfig: groupOverrides(b.config), Internal: handlers.InternalTopics(b.meta.ClusterID(), b.config),
 	})
 	if err != nil {
@@ -337,7 +338,7 @@ func (b *Broker) deps(groups *group.Coordinator, transactions handlers.Transacti
 	d := handlers.Deps{
 		NodeID: int32(b.config.Int("node.id")), Meta: b.meta, Logs: logs{b.logs}, Groups: groups, Transactions: transactions,
 		Config: b.config, ConfigStore: b.meta, Features: b.features,
-		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: sparing(b.log), Registerer: b.registerer(),
+		DataDir: absolute(b.dir), DiskSpace: b.diskSpace, Clock: b.clock, Logger: b.requestLog, Registerer: b.registerer(),
 		Endpoints: b.endpoint, Lifecycle: b.lifecycle,
 	}
 	if rack := b.config.String("broker.rack"); !b.config.Null("broker.rack") {

@@ -12,7 +12,7 @@ import (
 // openTransactions makes the transaction coordinator, which goes on with the transactions that had been decided.
 func (b *Broker) openTransactions(groups *group.Coordinator) (*txn.Coordinator, error) {
 	c, err := txn.New(txn.Options{
-		Store: b.meta, IDs: txn.NewProducerIDs(b.meta), Offsets: groups, Clock: b.clock, Logger: sparing(b.log), Registerer: b.registerer(),
+		Store: b.meta, IDs: txn.NewProducerIDs(b.meta), Offsets: groups, Clock: b.clock, Logger: b.requestLog, Registerer: b.registerer(),
 		Logs:   handlers.MarkerLogs{Topics: b.meta.Topics, Logs: logs{b.logs}, Clock: b.clock},
 		Config: newSettings(b.config, transactionSettings).get, Version: b.transactionVersion,
 	})
