@@ -91,7 +91,10 @@ func (l *Log) writeSnapshot(c *snapshot, s *segment.Segment) error {
 	if s.Entries() < c.entries {
 		return errLagging
 	}
-	if err := s.SyncIndex(); err != nil {
+	switch err := s.SyncIndex(); {
+	case segment.IsClosed(err):
+		return nil // it has been removed or replaced, and the roll before that has asked for another checkpoint
+	case err != nil:
 		return fmt.Errorf("sync index: %w", err)
 	}
 	if err := l.saveEpochs(); err != nil {

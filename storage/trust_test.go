@@ -212,3 +212,31 @@ func TestALostIDIsTakenFromTheCheckpoint(t *testing.T) {
 		w.close()
 	}
 }
+
+// TestACheckpointOfWhatHasGoneIsNoFailure: a checkpoint takes a while, in which its segment may end and be removed.
+func TestACheckpointOfWhatHasGoneIsNoFailure(t *testing.T) {
+	t.Parallel()
+	w, _ := simWorld(t)
+	l := w.open()
+	w.fill(l, 3, w.clock.Now())
+	l.writing.Lock()
+	l.mu.Lock()
+	s := l.mu.active()
+	c := l.capture(s)
+	l.mu.Unlock()
+	l.writing.Unlock()
+	if err := l.rollIf(func(*segment.Segment) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	w.fill(l, 1, w.clock.Now())
+	if _, err := l.Trim(l.Offsets().End - 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.writeSnapshot(c, s); err != nil {
+		t.Error(err)
+	}
+	w.set.work.Wait()
+	if s, err := l.readSnapshot(); err != nil || s.start != l.Offsets().Start || s.base <= c.base {
+		t.Errorf("snapshot %+v, %v", s, err)
+	}
+}
