@@ -52,16 +52,8 @@ func crashRounds(t *testing.T, mode string, length time.Duration) {
 	if _, err := admin.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
 		t.Fatal(err)
 	}
-	o := &oracle{acked: map[string]place{}, committed: map[string]int64{}, attempted: map[string]int64{}}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() { o.write(working, t, p.addr, topic, w) })
-	}
-	for g := range groups {
-		wg.Go(func() { o.commit(working, t, p.addr, topic, fmt.Sprint("g", g)) })
-	}
+	o := newOracle()
+	stop := o.load(ctx, t, p.addr, topic, writers, groups)
 	rng := rand.New(rand.NewPCG(1, uint64(len(mode))))
 	rounds := 0
 	for end := time.Now().Add(length); time.Now().Before(end); rounds++ {
@@ -70,13 +62,33 @@ func crashRounds(t *testing.T, mode string, length time.Duration) {
 		p.start()
 	}
 	stop()
-	wg.Wait()
 	p.kill()
 	p.start()
 	o.check(ctx, t, p.addr, topic, partitions)
 	t.Logf("%s: %d kills, %d records acknowledged", mode, rounds, len(o.acked))
 	if len(o.acked) < 100 {
 		t.Fatalf("only %d records were acknowledged: the test shows nothing", len(o.acked))
+	}
+}
+
+func newOracle() *oracle {
+	return &oracle{acked: map[string]place{}, committed: map[string]int64{}, attempted: map[string]int64{}}
+}
+
+// load has so many producers write and groups commit until stop, which waits for them.
+func (o *oracle) load(ctx context.Context, t *testing.T, addr, topic string, writers, groups int) (stop func()) {
+	t.Helper()
+	working, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() { o.write(working, t, addr, topic, w) })
+	}
+	for g := range groups {
+		wg.Go(func() { o.commit(working, t, addr, topic, fmt.Sprint("g", g)) })
+	}
+	return func() {
+		cancel()
+		wg.Wait()
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -124,16 +123,8 @@ func TestNothingAcknowledgedIsLostToAPowerCut(t *testing.T) {
 	if _, err := kadm.NewClient(client(t, p.addr)).CreateTopic(ctx, partitions, 1, map[string]*string{"internal.segment.bytes": &segments}, topic); err != nil {
 		t.Fatal(err)
 	}
-	o := &oracle{acked: map[string]place{}, committed: map[string]int64{}, attempted: map[string]int64{}}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() { o.write(working, t, p.addr, topic, w) })
-	}
-	for g := range groups {
-		wg.Go(func() { o.commit(working, t, p.addr, topic, string(rune('a'+g))) })
-	}
+	o := newOracle()
+	stop := o.load(ctx, t, p.addr, topic, writers, groups)
 	rng := rand.New(rand.NewPCG(2, 2))
 	for round := range *powercutRounds {
 		<-time.After(time.Duration(100+rng.IntN(600)) * time.Millisecond)
@@ -146,7 +137,6 @@ func TestNothingAcknowledgedIsLostToAPowerCut(t *testing.T) {
 		p.start()
 	}
 	stop()
-	wg.Wait()
 	o.check(ctx, t, p.addr, topic, partitions)
 	t.Logf("%d power cuts, %d records acknowledged", *powercutRounds, len(o.acked))
 	if len(o.acked) < 100 {

@@ -52,8 +52,9 @@ func sameBatches(tb testing.TB, got, want []batch.Batch) {
 	}
 }
 
-func TestReadsAllOverAColdLogDontTakeItForDamaged(t *testing.T) {
-	t.Parallel()
+// coldLog opens a log of 1500 batches anew, nothing of which has been verified since.
+func coldLog(t *testing.T) (*world, *Log, []batch.Batch) {
+	t.Helper()
 	w, _ := simWorld(t)
 	w.config.IndexIntervalBytes = 300
 	w.config.Sync = SyncNone
@@ -63,7 +64,12 @@ func TestReadsAllOverAColdLogDontTakeItForDamaged(t *testing.T) {
 		want = append(want, put(t, l, makeBatch(t, i, 1, 1000)))
 	}
 	w.close()
-	l = w.open()
+	return w, w.open(), want
+}
+
+func TestReadsAllOverAColdLogDontTakeItForDamaged(t *testing.T) {
+	t.Parallel()
+	w, l, want := coldLog(t)
 	for i := range 3000 {
 		b := want[i*7919%len(want)]
 		if n, err := judge(l, []batch.Batch{b}); n != 0 || err != nil {
@@ -78,16 +84,7 @@ func TestReadsAllOverAColdLogDontTakeItForDamaged(t *testing.T) {
 // What was written last, and has no index entry yet, can't be checked again if it is forgotten that it was written.
 func TestReadsAllOverAColdSegmentDontForgetWhatWasWrittenSince(t *testing.T) {
 	t.Parallel()
-	w, _ := simWorld(t)
-	w.config.IndexIntervalBytes = 300
-	w.config.Sync = SyncNone
-	l := w.open()
-	var want []batch.Batch
-	for i := range 1500 {
-		want = append(want, put(t, l, makeBatch(t, i, 1, 1000)))
-	}
-	w.close()
-	l = w.open()
+	w, l, want := coldLog(t)
 	newest := []batch.Batch{put(t, l, makeBatch(t, 1500, 1, 1000))}
 	for i := range 300 {
 		if n, err := judge(l, want[i*10%len(want):][:1]); n != 0 || err != nil {
